@@ -1,0 +1,1 @@
+"""Relational neurosymbolic Markov models: rules and networks over time."""

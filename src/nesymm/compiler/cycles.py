@@ -1,0 +1,202 @@
+"""The conditions of tables that call each other in a cycle.
+
+While such tables are open, their answers stand for themselves as `atom` expressions.
+Here every atom gets its meaning: by substitution where the atoms do not really depend
+on each other, as a least fixpoint where they do. A cycle through negation has no
+meaning and is refused, showing the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from nesymm.compiler.algebra import conjuncts, or_, rebuild
+from nesymm.compiler.expr import Expr, System, make, rewrite
+from nesymm.errors import Diagnostic, ProgramError, Span
+
+if TYPE_CHECKING:
+    from nesymm.compiler.engine import Table
+
+Dependencies = dict[Expr, bool]  # atom -> whether it is needed to be false
+
+
+def break_cycles(group: list[Table]) -> None:
+    """Set the condition of every answer of a group of mutually recursive tables."""
+    from nesymm.compiler.engine import atom_text
+
+    definitions: dict[Expr, list[Expr]] = {}
+    names: dict[Expr, str] = {}
+    spans: dict[Expr, Span | None] = {}
+    for table in group:
+        for answer in table.answers.values():
+            if answer.reference is None:
+                answer.reference = make("atom", data=("answer", id(answer)))
+            definitions[answer.reference] = answer.derivations
+            names[answer.reference] = atom_text(table.pred, answer.terms)
+            spans[answer.reference] = answer.span
+        for reference, _ in table.negations:
+            definitions[reference] = [
+                a.reference for a in table.answers.values() if a.reference is not None
+            ]
+            names[reference] = table.name()
+            spans[reference] = table.span
+
+    scan = _Scanner()
+    needs: dict[Expr, Dependencies] = {}
+    for reference, derivations in definitions.items():
+        # A derivation that uses its own conclusion adds nothing.
+        kept = [d for d in derivations if all(p is not reference for p in conjuncts(d))]
+        definitions[reference] = kept
+        merged: Dependencies = {}
+        for derivation in kept:
+            for atom, negative in scan.atoms(derivation).items():
+                merged[atom] = merged.get(atom, False) or negative
+        needs[reference] = merged
+
+    meaning: dict[Expr, Expr] = {}
+    memo: dict[int, Expr] = {}
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        return meaning[node] if node.op == "atom" else rebuild(node, args)
+
+    def define(reference: Expr) -> Expr:
+        parts = [
+            rewrite(d, rule, memo, keep=lambda n: not scan.atoms(n))
+            for d in definitions[reference]
+        ]
+        return or_(*parts)
+
+    for component in _components(needs):
+        if len(component) == 1 and component[0] not in needs[component[0]]:
+            meaning[component[0]] = define(component[0])
+            continue
+        _refuse_negative(component, needs, names, spans)
+        system = System(tuple(names[r] for r in component))
+        for i, reference in enumerate(component):
+            meaning[reference] = make("lfp", data=(system, i))
+        system.definitions = tuple(define(r) for r in component)
+
+    for table in group:
+        for answer in table.answers.values():
+            assert answer.reference is not None
+            answer.condition = meaning[answer.reference]
+            answer.reference = None
+
+
+class _Scanner:
+    """Which atoms an expression mentions, and whether under a negation."""
+
+    def __init__(self) -> None:
+        self.memo: dict[int, Dependencies] = {}
+
+    def atoms(self, root: Expr) -> Dependencies:
+        if id(root) in self.memo:
+            return self.memo[id(root)]
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if id(node) in self.memo:
+                continue
+            if node.op == "atom":
+                self.memo[id(node)] = {node: False}
+            elif not node.args:
+                self.memo[id(node)] = {}
+            elif expanded:
+                found: Dependencies = {}
+                monotone = node.op in ("and", "or", "any")
+                for arg in node.args:
+                    for atom, negative in self.memo[id(arg)].items():
+                        found[atom] = found.get(atom, False) or negative or not monotone
+                self.memo[id(node)] = found
+            else:
+                stack.append((node, True))
+                stack.extend((arg, False) for arg in node.args)
+        return self.memo[id(root)]
+
+
+def _components(needs: dict[Expr, Dependencies]) -> Iterable[list[Expr]]:
+    """Strongly connected components, dependencies first (Tarjan, without recursion)."""
+    index: dict[Expr, int] = {}
+    low: dict[Expr, int] = {}
+    on_stack: set[Expr] = set()
+    stack: list[Expr] = []
+    for root in needs:
+        if root in index:
+            continue
+        work = [(root, iter(needs[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, children = work[-1]
+            for child in children:
+                if child not in index:
+                    index[child] = low[child] = len(index)
+                    stack.append(child)
+                    on_stack.add(child)
+                    work.append((child, iter(needs[child])))
+                    break
+                if child in on_stack:
+                    low[node] = min(low[node], index[child])
+            else:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+                if low[node] == index[node]:
+                    component = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member is node:
+                            break
+                    yield component[::-1]
+
+
+def _refuse_negative(
+    component: list[Expr],
+    needs: dict[Expr, Dependencies],
+    names: dict[Expr, str],
+    spans: dict[Expr, Span | None],
+) -> None:
+    members = set(component)
+    for start in component:
+        for target, negative in needs[start].items():
+            if negative and target in members:
+                path = _path(target, start, needs, members)
+                shown = [names[start], *(("not " if i == 0 else "") + names[p]
+                                         for i, p in enumerate(path))]  # fmt: skip
+                visible = [n for n in shown if "$" not in n]
+                raise ProgramError(
+                    Diagnostic(
+                        "E304",
+                        "a predicate depends on its own negation",
+                        spans[start] or spans[target],
+                        "look one step back (`@(t-1)`), or state which of the two holds first",
+                        notes=("the cycle: " + " ← ".join(visible),),
+                    )
+                )
+
+
+def _path(
+    source: Expr, target: Expr, needs: dict[Expr, Dependencies], members: set[Expr]
+) -> list[Expr]:
+    """A shortest way from one atom to another inside a component."""
+    came: dict[Expr, Expr | None] = {source: None}
+    frontier = [source]
+    while frontier and target not in came:
+        following = []
+        for node in frontier:
+            for child in needs[node]:
+                if child in members and child not in came:
+                    came[child] = node
+                    following.append(child)
+        frontier = following
+    path: list[Expr] = []
+    step: Expr | None = target
+    while step is not None:
+        path.append(step)
+        step = came.get(step)
+    return path[::-1]

@@ -1,0 +1,917 @@
+"""Tabled resolution over symbolic terms.
+
+Each call pattern has a table of answers. An answer is a tuple of terms, which may hold
+symbols, and a condition. Tables are completed depth first; the calls that form a cycle
+are completed together, exchanging answers as they come, and the conditions of a cycle
+are read as a least fixpoint. Everything is iterative: a recursion ten thousand calls
+deep is only a long list here.
+
+What the engine does not know (builtins, random variables, state) it asks its `Host`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from nesymm.compiler.algebra import (
+    and_,
+    any_,
+    axis_value,
+    case,
+    const,
+    eq,
+    exclusive,
+    is_const,
+    not_,
+    or_,
+    substitute,
+)
+from nesymm.compiler.clauses import (
+    BuiltinLit,
+    CallLit,
+    ChoiceLit,
+    Clauses,
+    CollectLit,
+    DisjLit,
+    DrawLit,
+    GuardLit,
+    Lit,
+    NegLit,
+    Resolvent,
+)
+from nesymm.compiler.cycles import break_cycles
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.compiler.runtime import (
+    Compound,
+    CondList,
+    Cons,
+    Env,
+    NeedsUnfolding,
+    V,
+    as_expr,
+    atoms_of,
+    axes_of,
+    key_of,
+    map_symbols,
+    parts,
+    resolve,
+    show,
+    unify,
+)
+from nesymm.compiler.tables import lookup_facts
+from nesymm.compiler.types import Enum, Int, Real, is_finite, join
+from nesymm.errors import Diagnostic, ProgramError, Span
+from nesymm.language.builtins import FUNCTIONS
+from nesymm.language.program import Pred
+
+MAX_TABLES = 400_000
+MAX_ANSWERS = 400_000
+MAX_SYMBOLIC_DEPTH = 64
+MAX_UNFOLD = 12
+
+
+class Split(Exception):
+    """An axis met something that needs its values one by one: enumerate it at its source."""
+
+    def __init__(self, sites: Iterable[str]):
+        self.sites = frozenset(sites)
+
+
+class Host(Protocol):
+    """What the engine asks of its surroundings."""
+
+    def builtin(self, lit: BuiltinLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
+
+    def read_state(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
+
+    def read_input(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None: ...
+
+    def draw(
+        self, lit: DrawLit, answer: Answer, index: int, siblings: list[Answer]
+    ) -> Iterable[tuple[tuple, Expr]]: ...
+
+    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr: ...
+
+    def collect(
+        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env
+    ) -> Iterable[tuple[Env, Expr]]: ...
+
+    def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis: ...
+
+    def sites_of(self, axes: Iterable[Axis]) -> set[str]: ...
+
+    def conflict(self, table: Table, condition: Expr) -> None: ...
+
+    def evaluate(self, term: Any, span: Span | None, timed: bool) -> Any: ...
+
+
+class Answer:
+    """One row of a table. `derivations` while the table is open, `condition` afterwards."""
+
+    __slots__ = ("condition", "derivations", "index", "reference", "span", "terms")
+
+    def __init__(self, terms: tuple, condition: Expr, span: Span | None):
+        self.terms = terms
+        self.derivations = [condition]
+        self.condition = condition
+        self.reference: Expr | None = None
+        self.span = span
+        self.index = 0
+
+
+class Table:
+    __slots__ = (
+        "answers", "args", "complete", "consumers", "final", "given", "low", "negations", "number",
+        "pred", "recursive", "span", "symbolic_depth", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, pred: Pred, args: tuple, number: int, span: Span | None):
+        self.pred = pred
+        self.args = args
+        self.number = number
+        self.low = number
+        self.span = span
+        self.answers: dict[Any, Answer] = {}
+        self.final: list[Answer] = []
+        self.complete = False
+        self.recursive = False
+        self.consumers: list[State] = []
+        self.waiting: State | None = None
+        self.negations: list[tuple[Expr, State]] = []
+        self.given = frozenset(axes_of(args))
+        self.symbolic_depth = 0
+
+    def name(self) -> str:
+        return atom_text(self.pred, self.args)
+
+
+class State:
+    """A derivation under way: the literals still to prove, bindings, condition."""
+
+    __slots__ = ("body", "condition", "env", "rule", "table")
+
+    def __init__(self, table: Table, rule: Resolvent, body: tuple[Lit, ...], env: Env, cond: Expr):
+        self.table = table
+        self.rule = rule
+        self.body = body
+        self.env = env
+        self.condition = cond
+
+
+def atom_text(pred: Pred, args: tuple) -> str:
+    if not args:
+        return pred.name
+    return f"{pred.name}({','.join(show(a) if not isinstance(a, Expr) else repr(a) for a in args)})"
+
+
+class Engine:
+    def __init__(self, clauses: Clauses, host: Host):
+        self.clauses = clauses
+        self.host = host
+        self.tables: dict[Any, Table] = {}
+        self.open: list[Table] = []
+        self.tasks: list[Any] = []
+        self.created = 0
+        self.equalities: dict[Expr, Span | None] = {}
+
+    # ------------------------------------------------------------ entry
+
+    def solve(self, pred: Pred, args: tuple, span: Span | None) -> list[Answer]:
+        """All answers to a goal; variables in `args` are numbered from 0."""
+        table = self.tables.get((pred, key_of(args)))
+        if table is None:
+            table = self._open(pred, args, span, None)
+            self._run()
+        return table.final
+
+    def _run(self) -> None:
+        while self.tasks:
+            task = self.tasks.pop()
+            if type(task) is State:
+                self._step(task)
+            elif type(task) is Table:
+                self._try_complete(task)
+            else:
+                consumer, answer = task
+                self._feed_raw(consumer, answer)
+
+    # ------------------------------------------------------------ tables
+
+    def _open(self, pred: Pred, args: tuple, span: Span | None, caller: State | None) -> Table:
+        """A new table, its derivations started."""
+        self.created += 1
+        table = Table(pred, args, self.created, span)
+        table.waiting = caller
+        if any(isinstance(a, Expr) for a in args):
+            depth = caller.table.symbolic_depth + 1 if caller is not None else 1
+            table.symbolic_depth = depth
+        elif caller is not None:
+            table.symbolic_depth = caller.table.symbolic_depth
+        if self.created > MAX_TABLES or table.symbolic_depth > MAX_SYMBOLIC_DEPTH:
+            self._unbounded(table)
+        self.tables[pred, key_of(args)] = table
+        self.open.append(table)
+        self.tasks.append(table)
+        free = _count_variables(args)
+        for rule in reversed(self.clauses.matching(pred, args)):
+            env: Env = [None] * (rule.size + free)
+            conditions: list[Expr] = []
+            shifted = tuple(_shift(a, rule.size) for a in args) if free else args
+            if all(
+                unify(h, a, env, conditions)
+                for h, a in zip(rule.head, shifted, strict=True)
+                if not (rule.evaluate_head and _computes(h))
+            ):
+                condition = and_(*conditions)
+                if condition is not FALSE:
+                    self.tasks.append(State(table, rule, rule.body, env, condition))
+        return table
+
+    def _unbounded(self, table: Table) -> None:
+        symbolic = any(isinstance(a, Expr) for a in table.args)
+        raise ProgramError(
+            Diagnostic(
+                "E305",
+                f"the recursion of {table.pred} does not end"
+                + (": its argument is only known at run time" if symbolic else ""),
+                table.span,
+                "give the argument that changes a bound that the clauses test, "
+                "or declare it with `:- domain(…)`",
+                notes=(f"reached {table.name()[:80]}",),
+            )
+        )
+
+    # ------------------------------------------------------------ one derivation
+
+    def _step(self, state: State) -> None:
+        body = state.body
+        if not body:
+            self._answer(state)
+            return
+        lit = body[0]
+        rest = body[1:]
+        match lit:
+            case GuardLit(condition):
+                both = and_(state.condition, condition)
+                if both is not FALSE:
+                    self.tasks.append(State(state.table, state.rule, rest, state.env, both))
+            case CallLit():
+                self._call(state, lit, rest)
+            case BuiltinLit():
+                self._push(state, rest, self._builtin(state, lit))
+            case DisjLit(bodies):
+                for alternative in reversed(bodies):
+                    self.tasks.append(
+                        State(state.table, state.rule, alternative + rest, list(state.env),
+                              state.condition)  # fmt: skip
+                    )
+            case NegLit(pred, args):
+                values = self._negated_args(state, lit)
+                self._await(state, pred, values, lit.span)
+            case CollectLit():
+                args = (*lit.outer, *lit.groups, V(-1))
+                values = self._canonical(args, state.env)
+                self._await(state, lit.pred, values, lit.span)
+            case DrawLit(keys=keys, params=params, pred=pred):
+                values = self._canonical((*keys, *params), state.env)
+                self._await(state, pred, values, lit.span)
+            case ChoiceLit(pred=pred, variables=variables):
+                values = self._canonical(variables, state.env)
+                self._await(state, pred, values, lit.span)
+
+    def _push(
+        self, state: State, rest: tuple[Lit, ...], results: Iterable[tuple[Env, Expr]]
+    ) -> None:
+        found = [
+            State(state.table, state.rule, rest, env, both)
+            for env, condition in results
+            if (both := and_(state.condition, condition)) is not FALSE
+        ]
+        self.tasks.extend(reversed(found))
+
+    def _builtin(self, state: State, lit: BuiltinLit) -> Iterator[tuple[Env, Expr]]:
+        """Run a builtin; a conditional list that it cannot use is unfolded first."""
+        pending: list[tuple[Env, Expr]] = [(list(state.env), TRUE)]
+        while pending:
+            env, condition = pending.pop()
+            try:
+                for new, extra in self.host.builtin(lit, env):
+                    if extra.op == "eq":
+                        self.equalities.setdefault(extra, lit.span)
+                    yield new, and_(condition, extra)
+            except NeedsUnfolding as needed:
+                for items, holds in reversed(list(unfold(needed.value, lit.span))):
+                    replaced = [_replace(t, needed.value, items) for t in env]
+                    pending.append((replaced, and_(condition, holds)))
+
+    def _negated_args(self, state: State, lit: NegLit) -> tuple:
+        values = self._canonical(lit.args, state.env)
+        for original, value in zip(lit.args, values, strict=True):
+            if any(type(leaf) is V for leaf in atoms_of(value)):
+                name = state.rule.names[original.i] if type(original) is V else "_"
+                raise ProgramError(
+                    Diagnostic(
+                        "E309",
+                        f"the negation would have to bind {name}",
+                        lit.span,
+                        f"bind {name} before the negation, by a literal to the left of it",
+                    )
+                )
+        return values
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, state: State, lit: CallLit, rest: tuple[Lit, ...]) -> None:
+        if lit.lag:
+            results = self.host.read_state(lit, state.env)
+            if lit.lag < 0:
+                # `@0`: at step 0 the current value, afterwards the one kept from then.
+                now = CallLit(lit.pred, lit.args, 0, lit.span, lit.site)
+                at_start = and_(state.condition, eq(make("time", type_=Int(0)), const(0)))
+                if at_start is not FALSE:
+                    self.tasks.append(
+                        State(state.table, state.rule, (now, *rest), list(state.env), at_start)
+                    )
+            self._push(state, rest, results)
+            return
+        given = self.host.read_input(lit, state.env)
+        if given is not None:
+            self._push(state, rest, given)
+            return
+        args = tuple([resolve(a, state.env) for a in lit.args])
+        for i, a in enumerate(args):
+            if type(a) is CondList:
+                self._unfold_call(state, lit, rest, a, i)
+                return
+        pred = lit.pred
+        functional = pred in self.clauses.random or pred in self.clauses.fluents
+        if not functional and self.clauses.is_fact_table(pred):
+            self._push(state, rest, self._facts(lit, args, state.env))
+            return
+        if functional:
+            args = self._abstract(state, lit, args)
+        values = _number_variables(args)
+        self._await(state, pred, values, lit.span)
+
+    def _unfold_call(
+        self, state: State, lit: CallLit, rest: tuple[Lit, ...], value: CondList, i: int
+    ) -> None:
+        for items, holds in unfold(value, lit.span):
+            env = [_replace(t, value, items) for t in state.env]
+            both = and_(state.condition, holds)
+            if both is not FALSE:
+                self.tasks.append(State(state.table, state.rule, (lit, *rest), env, both))
+
+    def _abstract(self, state: State, lit: CallLit, args: tuple) -> tuple:
+        """How a functional predicate is called: values unbound, symbols in keys as axes."""
+        values = self.clauses.values.get(lit.pred, frozenset())
+        out = []
+        for i, arg in enumerate(args):
+            if i in values:
+                out.append(V(10_000 + i))
+            elif isinstance(arg, Expr) and arg.op != "axis":
+                out.append(axis_value(self.key_axis(lit, i, arg)))
+            else:
+                out.append(arg)
+        return tuple(out)
+
+    def key_axis(self, lit: CallLit, position: int, symbol: Expr) -> Axis:
+        """An axis over the values that a symbol in key position can take."""
+        type_ = symbol.type
+        if not is_finite(type_) or not isinstance(type_, Int | Enum):
+            raise ProgramError(
+                Diagnostic(
+                    "E306",
+                    f"argument {position + 1} of {lit.pred} is a key, and the value used for it "
+                    f"here is unbounded ({type_})",
+                    lit.span,
+                    "declare the domain of the value with `:- domain(…)`, or make the argument "
+                    f"a value with `:- fluent(…)`",
+                )
+            )
+        sites = self.host.sites_of(symbol.axes)
+        return self.host.axis(f"κ{position}~{lit.site}", type_, sites)
+
+    def _facts(self, lit: CallLit, args: tuple, env: Env) -> Iterator[tuple[Env, Expr]]:
+        """Ground facts: enumerate the rows, or look symbols up in an array."""
+        rows = self.clauses.matching(lit.pred, args)
+        symbolic = [i for i, a in enumerate(args) if isinstance(a, Expr)]
+        if symbolic and len(rows) > 3:
+            found = lookup_facts(lit.pred, args, [r.head for r in rows], symbolic)
+            if found is not None:
+                for terms, condition in found:
+                    new = list(env)
+                    conditions: list[Expr] = [condition]
+                    if all(
+                        unify(a, t, new, conditions)
+                        for i, (a, t) in enumerate(zip(lit.args, terms, strict=True))
+                        if i not in symbolic
+                    ):
+                        yield new, and_(*conditions)
+                return
+        for row in rows:
+            new = list(env)
+            conditions = []
+            if all(unify(a, h, new, conditions) for a, h in zip(args, row.head, strict=True)):
+                yield new, and_(*conditions)
+
+    def _canonical(self, args: tuple, env: Env) -> tuple:
+        return _number_variables(tuple([resolve(a, env) if a != V(-1) else a for a in args]))
+
+    def _await(self, state: State, pred: Pred, args: tuple, span: Span | None) -> None:
+        """Continue `state` with the answers to a call, now or when its table completes."""
+        table = self.tables.get((pred, key_of(args)))
+        if table is None:
+            self._open(pred, args, span, state)
+        elif table.complete:
+            self._resume(state, table)
+        else:
+            # The table is under way: the two belong to one cycle.
+            self._subscribe(state, table)
+
+    def _subscribe(self, state: State, table: Table) -> None:
+        state.table.low = min(state.table.low, table.low)
+        table.recursive = True
+        lit = state.body[0]
+        if axes_of(table.args) or any(axes_of(a.terms) for a in table.answers.values()):
+            self._split(self._cycle_axes(table), table)
+        match lit:
+            case CallLit() | ChoiceLit():
+                table.consumers.append(state)
+                for answer in list(table.answers.values()):
+                    self.tasks.append((state, answer))
+            case NegLit():
+                reference = make("atom", data=("not", table.number, len(table.negations)))
+                table.negations.append((reference, state))
+                both = and_(state.condition, not_(reference))
+                self.tasks.append(State(state.table, state.rule, state.body[1:], state.env, both))
+            case CollectLit():
+                self._cyclic(table, lit.span, "the answers to collect depend on the result")
+            case DrawLit():
+                self._cyclic(table, lit.span, "the random variable depends on itself")
+
+    def _cycle_axes(self, table: Table) -> set[Axis]:
+        axes = set(axes_of(table.args))
+        for answer in table.answers.values():
+            axes |= axes_of(answer.terms)
+        return axes
+
+    def _split(self, axes: set[Axis], table: Table) -> None:
+        """A cycle is solved for single values, not along an axis."""
+        sites = self.host.sites_of(axes)
+        if not sites:
+            self._unbounded(table)
+        raise Split(sites)
+
+    def _cyclic(self, table: Table, span: Span | None, why: str) -> None:
+        raise ProgramError(
+            Diagnostic(
+                "E312",
+                f"{why}, within one step",
+                span,
+                "look one step back (`@(t-1)`), or break the cycle",
+                notes=("through " + " → ".join(self._visible_cycle(table)),),
+            )
+        )
+
+    def _visible_cycle(self, table: Table) -> list[str]:
+        start = self.open.index(table)
+        names = [t.name() for t in self.open[start:] if not t.pred.name.startswith("$")]
+        return (names or ["itself"])[:8]
+
+    def _feed_raw(self, state: State, answer: Answer) -> None:
+        """An answer of an open table, for a derivation of the same cycle."""
+        if axes_of(answer.terms):
+            self._split(axes_of(answer.terms), state.table)
+        if answer.reference is None:
+            answer.reference = make("atom", data=("answer", id(answer)))
+        reference = answer.reference
+        lit = state.body[0]
+        if isinstance(lit, CallLit):
+            self._consume(state, lit, answer.terms, reference)
+        else:
+            assert isinstance(lit, ChoiceLit)
+            self._consume_choice(state, lit, answer, reference, [])
+
+    def _resume(self, state: State, table: Table) -> None:
+        lit = state.body[0]
+        answers = table.final
+        match lit:
+            case CallLit():
+                for answer in reversed(answers):
+                    terms, condition = self._instantiate(lit.site, answer, table)
+                    self._consume(state, lit, terms, condition)
+            case ChoiceLit():
+                for answer in reversed(answers):
+                    self._consume_choice(state, lit, answer, answer.condition, answers)
+            case DrawLit():
+                self._consume_draw(state, lit, answers)
+            case NegLit(site=site):
+                found = []
+                for answer in answers:
+                    terms, condition = self._instantiate(site, answer, table)
+                    env = list(state.env)
+                    conditions = [condition]
+                    if all(
+                        unify(a, t, env, conditions)
+                        for a, t in zip(lit.args, terms, strict=True)
+                    ):
+                        holds = and_(*conditions)
+                        for axis in axes_of(terms) - table.given:
+                            holds = any_(axis, holds)
+                        found.append(holds)
+                both = and_(state.condition, not_(or_(*found)))
+                if both is not FALSE:
+                    self.tasks.append(
+                        State(state.table, state.rule, state.body[1:], state.env, both)
+                    )
+            case CollectLit():
+                rows = [(a.terms, a.condition) for a in answers]
+                self._push(state, state.body[1:], self.host.collect(lit, rows, list(state.env)))
+
+    def _instantiate(self, site: str, answer: Answer, table: Table) -> tuple[tuple, Expr]:
+        """An answer with its own axes renamed for the place where it is used."""
+        own = [a for a in axes_of(answer.terms) if a not in table.given]
+        if not own:
+            return answer.terms, answer.condition
+        mapping = {}
+        for axis in sorted(own, key=lambda a: a.name):
+            base = axis.name.split("~")[0]
+            fresh = self.host.axis(f"{base}~{site}", axis.type, self.host.sites_of([axis]))
+            if fresh in mapping.values():
+                fresh = self.host.axis(f"{base}~{site}.{len(mapping)}", axis.type,
+                                       self.host.sites_of([axis]))  # fmt: skip
+            mapping[axis] = fresh
+        exprs = {old: axis_value(new) for old, new in mapping.items()}
+        memo: dict[int, Expr] = {}
+        terms = tuple(map_symbols(t, lambda e: substitute(e, exprs, memo)) for t in answer.terms)
+        return terms, substitute(answer.condition, exprs, memo)
+
+    def _consume(self, state: State, lit: CallLit, terms: tuple, condition: Expr) -> None:
+        env = list(state.env)
+        conditions: list[Expr] = []
+        keyed: dict[Axis, Expr] = {}
+        if lit.pred in self.clauses.random or lit.pred in self.clauses.fluents:
+            # Symbols that were called as axes: put the symbols back.
+            for arg, term in zip(lit.args, terms, strict=True):
+                actual = resolve(arg, env)
+                if isinstance(actual, Expr) and isinstance(term, Expr) and term.op == "axis":
+                    if term.data.name.startswith("κ") and actual is not term:
+                        keyed[term.data] = actual
+        if keyed:
+            memo: dict[int, Expr] = {}
+            terms = tuple(map_symbols(t, lambda e: substitute(e, keyed, memo)) for t in terms)
+            condition = substitute(condition, keyed, memo)
+        for a, t in zip(lit.args, terms, strict=True):
+            if not unify(a, t, env, conditions):
+                return
+        for extra in conditions:
+            if extra.op == "eq":
+                self.equalities.setdefault(extra, lit.span)
+        both = and_(state.condition, condition, *conditions)
+        if both is not FALSE:
+            self.tasks.append(State(state.table, state.rule, state.body[1:], env, both))
+
+    def _consume_choice(
+        self, state: State, lit: ChoiceLit, answer: Answer, condition: Expr, siblings: list[Answer]
+    ) -> None:
+        env = list(state.env)
+        conditions: list[Expr] = []
+        if not all(
+            unify(a, t, env, conditions) for a, t in zip(lit.variables, answer.terms, strict=True)
+        ):
+            return
+        chosen = self.host.choose(lit, env, answer, siblings)
+        both = and_(state.condition, condition, *conditions, chosen)
+        if both is not FALSE:
+            self.tasks.append(State(state.table, state.rule, state.body[1:], env, both))
+
+    def _consume_draw(self, state: State, lit: DrawLit, answers: list[Answer]) -> None:
+        for index, answer in enumerate(answers):
+            for drawn, extra in self.host.draw(lit, answer, index, answers):
+                env = list(state.env)
+                conditions: list[Expr] = []
+                pairs = zip((*lit.keys, *lit.drawn), (*answer.terms[: len(lit.keys)], *drawn),
+                            strict=True)  # fmt: skip
+                if all(unify(a, t, env, conditions) for a, t in pairs):
+                    both = and_(state.condition, answer.condition, extra, *conditions)
+                    if both is not FALSE:
+                        self.tasks.append(State(state.table, state.rule, state.body[1:], env, both))
+
+    # ------------------------------------------------------------ answers
+
+    def _answer(self, state: State) -> None:
+        table, rule = state.table, state.rule
+        offset = rule.size
+        if rule.evaluate_head:
+            head = tuple(
+                self.host.evaluate(resolve(a, state.env), rule.span, rule.timed)
+                if _computes(a) else resolve(a, state.env)
+                for a in rule.head
+            )  # fmt: skip
+            env, conditions = list(state.env), [state.condition]
+            shifted = tuple(_shift(a, offset) for a in table.args)
+            if not all(unify(a, h, env, conditions) for a, h in zip(shifted, head, strict=True)):
+                return
+            terms = tuple(resolve(a, env) for a in head)
+            condition = and_(*conditions)
+            if condition is FALSE:
+                return
+        else:
+            terms = tuple([resolve(a, state.env) for a in rule.head])
+            condition = state.condition
+        for i, term in enumerate(terms):
+            for leaf in atoms_of(term):
+                if type(leaf) is V:
+                    self._unbound_head(table, rule, i, leaf)
+        self._add(table, terms, condition, rule.span)
+
+    def _unbound_head(self, table: Table, rule: Resolvent, position: int, leaf: V) -> None:
+        name = rule.names[leaf.i] if leaf.i < len(rule.names) else "_"
+        original = rule.head[position]
+        if type(original) is V and not rule.names[original.i].startswith("_"):
+            name = rule.names[original.i]
+        what = "a probabilistic clause" if rule.pred.name.startswith("$choice") else "a head"
+        code = "E303" if rule.pred.name.startswith("$choice") else "E301"
+        name = "a variable" if name.startswith("_") else f"the variable {name}"
+        raise ProgramError(
+            Diagnostic(
+                code,
+                f"{name} of {what} is not bound when the clause is used",
+                rule.span,
+                "bind it in the body, or call the predicate with that argument known",
+            )
+        )
+
+    def _add(self, table: Table, terms: tuple, condition: Expr, span: Span | None) -> None:
+        visible = axes_of(terms)
+        for axis in sorted(condition.axes - visible - table.given, key=lambda a: a.name):
+            condition = any_(axis, condition)
+        if condition is FALSE:
+            return
+        terms, condition = self._canonical_axes(table, terms, condition)
+        key = key_of(terms)
+        found = table.answers.get(key)
+        if found is not None:
+            found.derivations.append(condition)
+            return
+        answer = Answer(terms, condition, span)
+        table.answers[key] = answer
+        if len(table.answers) > MAX_ANSWERS:
+            self._unbounded(table)
+        for state in table.consumers:
+            self.tasks.append((state, answer))
+
+    def _canonical_axes(
+        self, table: Table, terms: tuple, condition: Expr
+    ) -> tuple[tuple, Expr]:
+        """Name the axes of an answer by argument, so that answers can be compared."""
+        mapping: dict[Axis, Expr] = {}
+        for i, term in enumerate(terms):
+            if not isinstance(term, Expr) or term.op != "axis" or term.data in table.given:
+                continue
+            axis = term.data
+            name = f"{axis.name.split('~')[0]}~{table.pred.name}.{i}"
+            if axis not in mapping and axis.name != name:
+                fresh = self.host.axis(name, axis.type, self.host.sites_of([axis]))
+                mapping[axis] = axis_value(fresh)
+        if not mapping:
+            return terms, condition
+        memo: dict[int, Expr] = {}
+        renamed = tuple(map_symbols(t, lambda e: substitute(e, mapping, memo)) for t in terms)
+        return renamed, substitute(condition, mapping, memo)
+
+    # ------------------------------------------------------------ completion
+
+    def _try_complete(self, table: Table) -> None:
+        """All derivations that `table` started are done or wait for open tables."""
+        position = next(i for i in range(len(self.open) - 1, -1, -1) if self.open[i] is table)
+        group = self.open[position:]
+        table.low = min(t.low for t in group)
+        if table.low < table.number:
+            # Part of a cycle that an earlier table leads.
+            caller = table.waiting
+            assert caller is not None
+            table.waiting = None
+            self._subscribe(caller, table)
+            return
+        del self.open[position:]
+        self._finish(group)
+        caller = table.waiting
+        table.waiting = None
+        if caller is not None:
+            self._resume(caller, table)
+
+    def _finish(self, group: list[Table]) -> None:
+        if len(group) == 1 and not group[0].recursive:
+            for answer in group[0].answers.values():
+                answer.condition = or_(*answer.derivations)
+        else:
+            break_cycles(group)
+        for table in group:
+            table.complete = True
+            table.consumers = []
+            table.negations = []
+            rows = [a for a in table.answers.values() if a.condition is not FALSE]
+            for row in rows:
+                row.derivations = []
+            table.final = self._merge(table, rows)
+            table.answers = {}
+
+    def _merge(self, table: Table, rows: list[Answer]) -> list[Answer]:
+        """Join the answers that have the same keys into one, by cases."""
+        values = self.clauses.values.get(table.pred, frozenset())
+        if not values or len(rows) < 2:
+            return rows
+        functional = table.pred in self.clauses.drawn or table.pred in self.clauses.fluents
+        groups: dict[Any, list[Answer]] = {}
+        for row in rows:
+            keys = tuple(t for i, t in enumerate(row.terms) if i not in values)
+            groups.setdefault(key_of(keys), []).append(row)
+        out: list[Answer] = []
+        for group in groups.values():
+            out += self._merge_group(table, group, values, functional)
+        return out
+
+    def _merge_group(
+        self, table: Table, group: list[Answer], values: frozenset[int], functional: bool
+    ) -> list[Answer]:
+        if len(group) == 1:
+            return group
+        if not _mergeable(group, values):
+            return group
+        overlaps = [
+            (a, b)
+            for i, a in enumerate(group)
+            for b in group[i + 1 :]
+            if not exclusive(a.condition, b.condition)
+        ]
+        if overlaps and not functional:
+            return group
+        for a, b in overlaps:
+            self._disagreement(table, a, b, values)
+        terms = list(group[0].terms)
+        for i in values:
+            terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
+        merged = Answer(tuple(terms), or_(*(a.condition for a in group)), group[0].span)
+        for axis in merged.condition.axes - axes_of(merged.terms) - table.given:
+            merged.condition = any_(axis, merged.condition)
+        return [merged]
+
+    def _disagreement(self, table: Table, a: Answer, b: Answer, values: frozenset[int]) -> None:
+        """Two clauses that may apply together must give the same value."""
+        pairs = [(as_expr(x), as_expr(y)) for i in values
+                 for x, y in zip(atoms_of(a.terms[i]), atoms_of(b.terms[i]), strict=True)]  # fmt: skip
+        same = and_(*(eq(x, y) for x, y in pairs))
+        if same is TRUE:
+            return
+        certain = same is FALSE and (
+            a.condition is b.condition or TRUE in (a.condition, b.condition)
+        )
+        if certain and all(is_const(x) and is_const(y) for x, y in pairs):
+            mine, others = (atom_text(table.pred, r.terms) for r in (a, b))
+            raise ProgramError(
+                Diagnostic(
+                    "E307",
+                    f"two clauses give {table.pred} different values at the same time: "
+                    f"{mine} and {others}",
+                    b.span,
+                    "let their bodies exclude each other, or make the argument a key with "
+                    f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
+                )
+            )
+        self.host.conflict(table, and_(a.condition, b.condition, not_(same)))
+
+
+# ---------------------------------------------------------------- terms and tables
+
+
+def _computes(term: Any) -> bool:
+    return type(term) is Compound and (term.functor, len(term.args)) in FUNCTIONS
+
+
+def _shift(term: Any, offset: int) -> Any:
+    """Move the variables of a call behind those of a clause."""
+    kind = type(term)
+    if kind is V:
+        return V(term.i + offset)
+    if kind in (str, int, float) or not parts(term):
+        return term
+    if kind is tuple:
+        return tuple(_shift(t, offset) for t in term)
+    if kind is Compound:
+        return Compound(term.functor, tuple(_shift(t, offset) for t in term.args))
+    if kind is Cons:
+        return Cons(tuple(_shift(t, offset) for t in term.items), _shift(term.tail, offset))
+    return term
+
+
+def _count_variables(args: tuple) -> int:
+    return len({leaf.i for a in args for leaf in atoms_of(a) if type(leaf) is V})
+
+
+def _number_variables(args: tuple) -> tuple:
+    """Number the unbound variables of a call by first appearance."""
+    if not any(type(a) is V or parts(a) for a in args):
+        return args
+    numbers: dict[int, int] = {}
+
+    def change(term: Any) -> Any:
+        kind = type(term)
+        if kind is V:
+            return V(numbers.setdefault(term.i, len(numbers)))
+        if kind is tuple:
+            return tuple([change(t) for t in term])
+        if not parts(term):
+            return term
+        if kind is Compound:
+            return Compound(term.functor, tuple([change(t) for t in term.args]))
+        if kind is Cons:
+            return Cons(tuple([change(t) for t in term.items]), change(term.tail))
+        return term
+
+    return tuple([change(a) for a in args])
+
+
+def _replace(term: Any, value: CondList, items: tuple) -> Any:
+    if term is value or term == value:
+        return items
+    kind = type(term)
+    if kind is tuple:
+        return tuple(_replace(t, value, items) for t in term)
+    return term
+
+
+def unfold(value: CondList, span: Span | None) -> Iterator[tuple[tuple, Expr]]:
+    """All the lists that a conditional list can be, each with its condition."""
+    uncertain = [c for _, c in value.items if c is not TRUE]
+    if len(uncertain) > MAX_UNFOLD:
+        raise ProgramError(
+            Diagnostic(
+                "E316",
+                f"this list has {len(uncertain)} uncertain items, so it can be any of "
+                f"2^{len(uncertain)} lists",
+                span,
+                "take only its length, sum, minimum or maximum, which need not spell it out",
+            )
+        )
+    found: list[tuple[tuple, Expr]] = [((), TRUE)]
+    for term, condition in value.items:
+        longer = [((*items, term), and_(holds, condition)) for items, holds in found]
+        if condition is not TRUE:
+            longer += [(items, and_(holds, not_(condition))) for items, holds in found]
+        found = [(items, holds) for items, holds in longer if holds is not FALSE]
+    yield from found
+
+
+def _shape(term: Any) -> Any:
+    """The structure of a term with its leaves left out."""
+    kind = type(term)
+    if kind is tuple:
+        return ("list", tuple(_shape(t) for t in term))
+    if kind is Compound:
+        return (term.functor, tuple(_shape(t) for t in term.args))
+    return None
+
+
+def _mergeable(group: list[Answer], values: frozenset[int]) -> bool:
+    """Whether all values have one structure, and leaves of a common type."""
+    for i in values:
+        if any(type(a.terms[i]) is CondList for a in group):
+            return False
+        shapes = {_shape(a.terms[i]) for a in group}
+        if len(shapes) > 1:
+            return False
+        columns = zip(*(list(atoms_of(a.terms[i])) for a in group), strict=True)
+        for column in columns:
+            types = [as_expr(x).type for x in column]
+            joined = types[0]
+            for other in types[1:]:
+                both = join(joined, other)
+                if both is None or isinstance(both, Real) != isinstance(joined, Real) and any(
+                    is_const(as_expr(x)) and isinstance(x, int) for x in column
+                ) and all(is_const(as_expr(x)) for x in column):
+                    return False
+                joined = both
+    return True
+
+
+def _merge_terms(branches: list[tuple[Expr, Any]]) -> Any:
+    first = branches[0][1]
+    kind = type(first)
+    if all(key_of(t) == key_of(first) for _, t in branches):
+        return first
+    if kind is tuple:
+        return tuple(
+            _merge_terms([(c, t[i]) for c, t in branches]) for i in range(len(first))
+        )
+    if kind is Compound:
+        merged = tuple(
+            _merge_terms([(c, t.args[i]) for c, t in branches]) for i in range(len(first.args))
+        )
+        return Compound(first.functor, merged)
+    return case([(c, as_expr(t)) for c, t in branches])
+
+
+__all__ = ["Answer", "Engine", "Host", "Split", "State", "Table", "atom_text", "unfold"]

@@ -1,0 +1,474 @@
+"""Random variables: their identity, parameters and support.
+
+A variable is identified by its clause and its keys; values never enter. Keys that are
+constants are part of its name, keys that run along axes make it an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from nesymm.compiler.algebra import (
+    and_,
+    axis_value,
+    case,
+    const,
+    eq,
+    exclusive,
+    is_const,
+    lookup,
+    substitute,
+)
+from nesymm.compiler.clauses import ChoiceLit, DrawLit
+from nesymm.compiler.evaluate import fail
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, Table, make
+from nesymm.compiler.runtime import (
+    Compound,
+    Env,
+    as_expr,
+    axes_of,
+    has_symbol,
+    is_ground,
+    key_of,
+    resolve,
+    show,
+    symbols,
+)
+from nesymm.compiler.step import Param, RandomVariable
+from nesymm.compiler.types import BOOL, Bool, Enum, Int, Real, Tensor, Type, contains, join
+from nesymm.distributions import FAMILIES, Family
+from nesymm.errors import Span
+from nesymm.language.program import Pred
+
+if TYPE_CHECKING:
+    from nesymm.compiler.engine import Answer
+    from nesymm.compiler.evaluate import Evaluator
+    from nesymm.compiler.ground import Grounder
+
+
+@dataclass
+class Identity:
+    """Which random variable: concrete keys (None where an axis stands), and the axes."""
+
+    concrete: tuple
+    axes: tuple[Axis, ...]
+    names: tuple[str, ...]
+
+
+def identify(bindings: Iterable[Any], names: Iterable[str]) -> Identity:
+    """The identity that bindings give: constants and axes count, other symbols are
+    determined by them and do not."""
+    concrete: list[Any] = []
+    axes: list[Axis] = []
+    axis_names: list[str] = []
+    for name, term in zip(names, bindings, strict=True):
+        if isinstance(term, Expr):
+            if term.op == "axis":
+                concrete.append(None)
+                if term.data not in axes:
+                    axes.append(term.data)
+                    axis_names.append(name)
+        elif not has_symbol(term):
+            concrete.append(term)
+        else:
+            for axis in sorted(axes_of((term,)), key=lambda a: a.name):
+                if axis not in axes:
+                    axes.append(axis)
+                    axis_names.append(name)
+    return Identity(tuple(concrete), tuple(axes), tuple(axis_names))
+
+
+class Variables:
+    """All random variables met while grounding."""
+
+    def __init__(self, host: Grounder):
+        self.host = host
+        self.declared: dict[str, RandomVariable] = {}
+        self.owner: dict[str, tuple[Pred, tuple, int]] = {}
+        self.patterns: dict[Any, set] = {}
+        self.ordinals: dict[tuple[str, int], int] = {}
+
+    # ------------------------------------------------------------ names
+
+    def name(self, pred: Pred, number: int, derivation: int, concrete: tuple) -> str:
+        """`hit`, `edge(a,b)`; further clauses of a predicate are numbered from 2."""
+        key = (pred.name, number)
+        if key not in self.ordinals:
+            self.ordinals[key] = 1 + sum(1 for n, _ in self.ordinals if n == pred.name)
+        ordinal = self.ordinals[key]
+        base = pred.name if ordinal == 1 else f"{pred.name}:{ordinal}"
+        if derivation:
+            base += f"#{derivation + 1}"
+        if not any(c is not None for c in concrete):
+            return base
+        return f"{base}({','.join('*' if c is None else show(c) for c in concrete)})"
+
+    def declare(
+        self, pred: Pred, number: int, derivation: int, identity: Identity,
+        variable: RandomVariable, span: Span | None,
+    ) -> tuple[str, tuple[Expr, ...]]:  # fmt: skip
+        """Register a variable; returns its name and the keys of this reference to it."""
+        name = self.name(pred, number, derivation, identity.concrete)
+        own = tuple(
+            Axis(f"{n}:{name}", axis.type)
+            for n, axis in zip(identity.names, identity.axes, strict=True)
+        )
+        keys = tuple(axis_value(axis) for axis in identity.axes)
+        known = self.declared.get(name)
+        if known is not None:
+            if known.axes == own or all(
+                contains(k.type, o.type) for k, o in zip(known.axes, own, strict=True)
+            ):
+                return name, keys
+            if not all(contains(o.type, k.type) for k, o in zip(known.axes, own, strict=True)):
+                self.host.split_axes(identity.axes, span)
+        mapping = {old: axis_value(new) for old, new in zip(identity.axes, own, strict=True)}
+        memo: dict[int, Expr] = {}
+
+        def move(expr: Expr) -> Expr:
+            return substitute(expr, mapping, memo)
+
+        self.declared[name] = replace(
+            variable,
+            name=name,
+            axes=own,
+            guard=move(variable.guard),
+            params=tuple(
+                tuple(move(e) for e in p) if isinstance(p, tuple) else move(p)
+                for p in variable.params
+            ),
+        )
+        self.owner[name] = (pred, identity.concrete, number)
+        return name, keys
+
+    # ------------------------------------------------------------ choices
+
+    def choose(
+        self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]
+    ) -> Expr:
+        """The condition that a probabilistic clause picks one of its options."""
+        bindings = [resolve(v, env) for v in lit.variables]
+        for name, term in zip(lit.names, bindings, strict=True):
+            if not is_ground(term):
+                fail("E303", f"the variable {name} of this probabilistic clause is not bound",
+                     lit.span, "bind it in the body, or call the predicate with it known")  # fmt: skip
+        identity = identify(bindings, lit.names)
+        if not siblings and any(has_symbol(b) for b in bindings):
+            fail("E305", "a recursion chooses at random along values only known at run time",
+                 lit.span, "let the recursion run over constants, or look one step back")  # fmt: skip
+        same = [
+            s for s in siblings if _same(identify(s.terms, lit.names), identity)
+        ] or [answer]
+        derivation = next((i for i, s in enumerate(same) if s is answer), 0)
+        chosen = self._choice_variable(lit, env, identity, derivation, answer)
+        # Two derivations with the same bindings are one grounding, and share its draw.
+        for i in range(derivation):
+            other = same[i]
+            if exclusive(other.condition, answer.condition):
+                continue
+            pairs = zip(symbols(other.terms), symbols(answer.terms), strict=False)
+            equal = and_(*(eq(x, y) for x, y in pairs))
+            if equal is not FALSE:
+                shared = self._choice_variable(lit, env, identity, i, answer)
+                chosen = case([(equal, shared), (TRUE, chosen)])
+        return chosen
+
+    def _choice_variable(
+        self, lit: ChoiceLit, env: Env, identity: Identity, derivation: int, answer: Answer
+    ) -> Expr:
+        evaluator = self.host.evaluator
+        many = len(lit.probabilities) > 1
+        params: list[Expr] = []
+        for (term, head), compiled in zip(lit.clause.options, lit.probabilities, strict=True):
+            value = resolve(compiled, env)
+            params.append(self._probability(evaluator, value, term.span or head.span, many))
+        total = sum(p.data for p in params if is_const(p))
+        if total > 1 + 1e-9:
+            fail("E112", f"the probabilities of this disjunction add up to {total:g}", lit.span,
+                 "let them add up to at most 1")  # fmt: skip
+        option = params[lit.option]
+        if is_const(option) and option.data == 0:
+            return FALSE
+        if not many and is_const(option) and option.data == 1:
+            return TRUE
+        head = lit.clause.options[0][1]
+        label = "; ".join(h.pred.name for _, h in lit.clause.options)
+        if not many:
+            type_: Type = BOOL
+            support: tuple = (False, True)
+            family = "bernoulli"
+        else:
+            certain = all(is_const(p) for p in params) and abs(total - 1) < 1e-12
+            k = len(params) if certain else len(params) + 1
+            type_ = Int(0, k - 1)
+            support = tuple(range(k))
+            family = "choice"
+        neural = False
+        variable = RandomVariable(
+            "", family, tuple(params) if not many else (tuple(params),), (), answer.condition,
+            type_, support, head.time is None, neural, label,
+        )  # fmt: skip
+        name, keys = self.declare(head.pred, lit.number, derivation, identity, variable, lit.span)
+        rv = make("rv", keys, name, type_)
+        return rv if not many else eq(rv, const(lit.option))
+
+    def _probability(
+        self, evaluator: Evaluator, term: Any, span: Span | None, many: bool
+    ) -> Expr:
+        if not is_ground(term) and not (type(term) is Compound and term.functor == "$param"):
+            fail("E303", "this probability is not known when the clause is used", span,
+                 "bind its variable in the body")  # fmt: skip
+        if type(term) is Compound and term.functor in evaluator.networks:
+            raw = evaluator.network(term, span, True)
+            if not isinstance(raw, Expr) or raw.type != Real():
+                fail("E110", f"a probability is one number; {term.functor} has more outputs",
+                     span, f"declare `:- network({term.functor}, 1).`")  # fmt: skip
+            return make("sigmoid", (raw,), type_=Real(0, 1))
+        evaluator.constraint = "simplex" if many else "unit"
+        try:
+            value = as_expr(evaluator.number(term, span))
+        finally:
+            evaluator.constraint = "real"
+        if is_const(value) and not 0 <= value.data <= 1:
+            fail("E111", f"a probability lies between 0 and 1, this one is {value.data:g}", span,
+                 "write it as a fraction: 30 % is `0.3`")  # fmt: skip
+        return value
+
+    # ------------------------------------------------------------ draws
+
+    def draw(
+        self, lit: DrawLit, answer: Answer, siblings: list[Answer]
+    ) -> Iterator[tuple[tuple, Expr]]:
+        """What a distributional clause binds its drawn arguments to."""
+        n = len(lit.keys)
+        keys, raw = answer.terms[:n], answer.terms[n:]
+        key_names = [f"k{i}" for i in range(n)]
+        for i, a in enumerate(x for j, x in enumerate(lit.clause.head.args)
+                              if j not in lit.clause.drawn):  # fmt: skip
+            key_names[i] = getattr(a, "name", key_names[i])
+        identity = identify(keys, key_names)
+        same = [s for s in siblings if _same(identify(s.terms[:n], key_names), identity)]
+        derivation = next((i for i, s in enumerate(same) if s is answer), 0)
+        family = FAMILIES[lit.clause.family]
+        span = lit.clause.span
+        params, neural = self.parameters(family, raw, span, lit.clause.head.time is not None)
+        type_, support = self._support(family, params, span)
+        loose = {a for p in params for e in (p if isinstance(p, tuple) else (p,)) for a in e.axes}
+        if loose - set(identity.axes):
+            fail("E307", "the parameters differ along an axis that is not a key of the variable",
+                 span, "make the variable that tells them apart an argument of the head")  # fmt: skip
+        variable = RandomVariable(
+            "", family.name, params, (), answer.condition, type_, support,
+            lit.clause.head.time is None, neural, lit.clause.head.pred.name,
+        )  # fmt: skip
+        name, refs = self.declare(
+            lit.clause.head.pred, lit.number, derivation, identity, variable, span
+        )
+        rv = make("rv", refs, name, type_)
+        yield from self._bind(rv, support, len(lit.drawn), family, params, span)
+
+    def parameters(
+        self, family: Family, raw: tuple, span: Span | None, timed: bool
+    ) -> tuple[tuple[Param, ...], bool]:
+        """The parameters as expressions, and whether one network gives them all."""
+        evaluator = self.host.evaluator
+        first = raw[0]
+        if type(first) is Compound and first.functor in evaluator.networks and (
+            family.name == "categorical" or len(raw) == 1
+        ):
+            whole = evaluator.whole_network(first, span, timed)
+            shape = evaluator.networks[first.functor]
+            self._check_outputs(family, first.functor, shape, raw, span)
+            return (whole, *(self._fixed(r, span) for r in raw[1:])), True
+        out: list[Param] = []
+        for term, constraint in zip(raw, family.constraints, strict=True):
+            evaluator.constraint = constraint if constraint != "fixed" else "real"
+            try:
+                if constraint == "fixed" and type(term) is tuple:
+                    out.append(self._fixed(term, span))
+                elif type(term) is tuple:
+                    out.append(tuple(as_expr(evaluator.number(t, span, timed)) for t in term))
+                elif type(term) is Compound and term.functor in evaluator.networks:
+                    out.append(self._network_parameter(term, constraint, span, timed))
+                else:
+                    out.append(as_expr(evaluator.number(term, span, timed)))
+            finally:
+                evaluator.constraint = "real"
+        self._check_parameters(family, out, span)
+        return tuple(out), False
+
+    def _network_parameter(
+        self, term: Compound, constraint: str, span: Span | None, timed: bool
+    ) -> Expr:
+        """One network for one parameter: its output is mapped to what the family needs."""
+        evaluator = self.host.evaluator
+        raw = evaluator.network(term, span, timed)
+        if not isinstance(raw, Expr):
+            return evaluator.whole_network(term, span, timed)
+        if constraint == "unit":
+            return make("sigmoid", (raw,), type_=Real(0, 1))
+        if constraint == "positive" and isinstance(raw.type, Real):
+            return make("softplus", (raw,), type_=Real(0))
+        return raw
+
+    def _fixed(self, term: Any, span: Span | None) -> tuple[Expr, ...]:
+        """A list of known values (the outcomes of a categorical)."""
+        if type(term) is not tuple or not term:
+            fail("E308", "a list of values is needed here", span, "for example `[up, down]`")
+        if has_symbol(term):
+            fail("E308", "the values to choose from must be known when compiling", span)
+        return tuple(const(t) for t in term)
+
+    def _check_outputs(
+        self, family: Family, net: str, shape: tuple[int, ...] | None, raw: tuple,
+        span: Span | None,
+    ) -> None:  # fmt: skip
+        if shape is None:
+            return
+        outputs = 1
+        for n in shape:
+            outputs *= n
+        if family.name == "categorical":
+            wanted = len(raw[1]) if type(raw[1]) is tuple else outputs
+            if outputs != wanted:
+                fail("E110", f"{net} has {outputs} outputs, but there are {wanted} values to "
+                     "choose from", span, f"declare `:- network({net}, {wanted}).`")  # fmt: skip
+        elif outputs % len(family.params):
+            fail("E110", f"{net} has {outputs} outputs; {family.name} needs "
+                 f"{len(family.params)} ({', '.join(family.params)})", span,
+                 f"declare `:- network({net}, {len(family.params)}).`")  # fmt: skip
+
+    def _check_parameters(self, family: Family, params: list[Param], span: Span | None) -> None:
+        for name, constraint, param in zip(family.params, family.constraints, params, strict=True):
+            if isinstance(param, tuple):
+                numbers = [p.data for p in param if is_const(p)]
+                if constraint == "simplex" and len(numbers) == len(param):
+                    if any(x < 0 for x in numbers):
+                        fail("E111", "a probability is negative", span)
+                    if abs(sum(numbers) - 1) > 1e-6:
+                        fail("E112", f"the probabilities of this categorical add up to "
+                             f"{sum(numbers):g}", span, "let them add up to 1")  # fmt: skip
+                continue
+            if not is_const(param):
+                continue
+            value = param.data
+            if constraint == "unit" and not 0 <= value <= 1:
+                fail("E111", f"a probability lies between 0 and 1, this one is {value:g}", span,
+                     "write it as a fraction: 30 % is `0.3`")  # fmt: skip
+            if constraint == "positive" and value <= 0:
+                fail("E111", f"the {name} of {family.name} must be positive, it is {value:g}",
+                     span)  # fmt: skip
+        if family.name == "categorical":
+            ps, values = params
+            if isinstance(ps, tuple) and isinstance(values, tuple) and len(ps) != len(values):
+                fail("E110", f"there are {len(ps)} probabilities for {len(values)} values", span,
+                     "give one probability per value")  # fmt: skip
+        if family.name in ("uniform", "uniform_int"):
+            low, high = params
+            if isinstance(low, Expr) and isinstance(high, Expr) and is_const(low) and (
+                is_const(high) and low.data > high.data
+            ):
+                fail("E110", f"{family.name} from {low.data:g} to {high.data:g} is empty", span)
+
+    def _support(
+        self, family: Family, params: tuple[Param, ...], span: Span | None
+    ) -> tuple[Type, tuple | None]:
+        match family.name:
+            case "bernoulli":
+                return Int(0, 1), (0, 1)
+            case "categorical":
+                assert isinstance(params[1], tuple)
+                values = tuple(v.data for v in params[1])
+                if len({key_of(v) for v in values}) != len(values):
+                    fail("E110", "a value stands twice in this categorical", span)
+                return self._value_type(values), values
+            case "uniform_int" | "binomial":
+                bounds = [p.type for p in params if isinstance(p, Expr)]
+                if family.name == "binomial":
+                    low, high = 0.0, bounds[0].hi  # type: ignore[union-attr]
+                else:
+                    low, high = bounds[0].lo, bounds[1].hi  # type: ignore[union-attr]
+                if not all(isinstance(b, Int) for b in bounds[:2 - (family.name == "binomial")]):
+                    fail("E308", f"the bounds of {family.name} are whole numbers", span)
+                if high - low > 10**7:
+                    fail("E306", f"the bounds of {family.name} are not known", span,
+                         "declare the domain of the value with `:- domain(…)`")  # fmt: skip
+                type_ = Int(int(low), int(high))
+                return type_, tuple(range(int(low), int(high) + 1))
+            case "multivariate_normal":
+                mean = params[0]
+                d = len(mean) if isinstance(mean, tuple) else None
+                return Tensor((d,) if d else None), None
+        if any(isinstance(p, Expr) and isinstance(p.type, Tensor) for p in params) and not (
+            len(params) == 1 and self._scalar(family, params[0])
+        ):
+            shapes = [p.type.shape for p in params
+                      if isinstance(p, Expr) and isinstance(p.type, Tensor)]  # fmt: skip
+            return Tensor(shapes[0] if len(params) > 1 else None), None
+        assert family.value is not None
+        return family.value, None
+
+    @staticmethod
+    def _scalar(family: Family, param: Param) -> bool:
+        """Whether a network gives exactly the parameters of one number."""
+        if not isinstance(param, Expr) or not isinstance(param.type, Tensor):
+            return False
+        return param.type.shape == (len(family.params),)
+
+    def _value_type(self, values: tuple) -> Type:
+        """The type of the outcomes, or of their positions where they have none in common."""
+        type_: Type | None = const(values[0]).type
+        for value in values[1:]:
+            type_ = join(type_, const(value).type) if type_ is not None else None
+        if type_ is None or any(type(v) is tuple for v in values):
+            return Int(0, len(values) - 1)
+        if isinstance(type_, Real) and any(type(v) is int for v in values):
+            return Int(0, len(values) - 1)
+        return type_
+
+    def _bind(
+        self, rv: Expr, support: tuple | None, drawn: int, family: Family,
+        params: tuple[Param, ...], span: Span | None,
+    ) -> Iterator[tuple[tuple, Expr]]:  # fmt: skip
+        if isinstance(rv.type, Tensor) and family.name == "multivariate_normal" and drawn > 1:
+            if rv.type.shape not in (None, (drawn,)):
+                fail("E110", f"the mean has {rv.type.shape} entries, the head draws {drawn}", span)
+            yield tuple(make("item", (rv,), i, Real()) for i in range(drawn)), TRUE
+            return
+        if drawn == 1 and (support is None or family.name != "categorical"):
+            yield (rv,), TRUE
+            return
+        if support is None:
+            fail("E110", f"{family.name} draws one value, the head has {drawn}", span)
+        if drawn > 1:
+            if any(type(v) is not tuple or len(v) != drawn for v in support):
+                fail("E110", f"the head draws {drawn} values at once, so each outcome must be a "
+                     f"list of {drawn}", span, "for example `[[1, 1], [1, 2]]`")  # fmt: skip
+            columns = [[v[i] for v in support] for i in range(drawn)]
+        elif any(type(v) is tuple for v in support) or rv.type != self._value_type(support):
+            columns = [list(support)]
+        elif isinstance(rv.type, Int) and rv.type == Int(0, len(support) - 1) and (
+            support != tuple(range(len(support)))
+        ):
+            # Outcomes of no common type: the variable is the position of the outcome.
+            for i, value in enumerate(support):
+                yield (value,), eq(rv, const(i))
+            return
+        else:
+            yield (rv,), TRUE
+            return
+        domain = Int(0, len(support) - 1)
+        out = []
+        for i, column in enumerate(columns):
+            table = Table(f"{rv.data}.{i + 1}", (domain,), {(k,): v for k, v in enumerate(column)})
+            out.append(lookup(table, rv))
+        yield tuple(out), TRUE
+
+
+def _same(a: Identity, b: Identity) -> bool:
+    return key_of(a.concrete) == key_of(b.concrete) and a.axes == b.axes
+
+
+__all__ = ["Bool", "Enum", "Identity", "Variables", "identify"]

@@ -1,0 +1,319 @@
+"""Terms while grounding: constants, symbols, variables of a frame; unification.
+
+Ground constants are plain Python values: an atom is a `str`, a number an `int` or
+`float`, a list a `tuple`; `Compound` and `Text` are the rest. A *symbol* is an `Expr`:
+a value that is only known at run time. Unifying a symbol with something else does not
+fail or succeed, it adds an equality to the condition of the derivation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nesymm.compiler.algebra import const, eq
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
+from nesymm.compiler.types import Tensor
+from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
+
+
+class V:
+    """A variable: an index into the frame of a clause."""
+
+    __slots__ = ("i",)
+
+    def __init__(self, i: int):
+        self.i = i
+
+    def __repr__(self) -> str:
+        return f"_{self.i}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, V) and other.i == self.i
+
+    def __hash__(self) -> int:
+        return hash(("V", self.i))
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    functor: str
+    args: tuple
+
+    def __str__(self) -> str:
+        return show(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    value: str
+
+    def __str__(self) -> str:
+        return f'"{self.value}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Cons:
+    """`[a, b | Tail]` while the tail is not yet a list."""
+
+    items: tuple
+    tail: Any
+
+
+class CondList:
+    """A list whose items are there or not, each under its condition.
+
+    What `findall` returns when answers are uncertain. Lengths, sums and extremes of it
+    stay symbolic; any other use of it unfolds it into the lists it can be.
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[tuple[Any, Expr], ...]):
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CondList) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+
+Env = list
+
+
+def compile_term(term: Term, slots: dict[str, int], fresh: Callable[[], int]) -> Any:
+    """A source term as a run-time term; every `_` is a variable of its own."""
+    match term:
+        case Var("_"):
+            return V(fresh())
+        case Var(name):
+            if name not in slots:
+                slots[name] = fresh()
+            return V(slots[name])
+        case Num(value):
+            return value
+        case Str(value):
+            return Text(value)
+        case Struct(functor, ()):
+            return functor
+        case Struct(functor, args):
+            return Compound(functor, tuple(compile_term(a, slots, fresh) for a in args))
+        case ListTerm(items, tail):
+            parts = tuple(compile_term(i, slots, fresh) for i in items)
+            return parts if tail is None else Cons(parts, compile_term(tail, slots, fresh))
+    raise TypeError(term)
+
+
+def deref(term: Any, env: Env) -> Any:
+    """Follow a variable to what it is bound to; unbound variables stay."""
+    while type(term) is V:
+        bound = env[term.i]
+        if bound is None:
+            return term
+        term = bound
+    return term
+
+
+def resolve(term: Any, env: Env) -> Any:
+    """The term with all bound variables replaced."""
+    term = deref(term, env)
+    kind = type(term)
+    if kind is tuple:
+        return tuple([resolve(t, env) for t in term])
+    if kind is Compound:
+        return Compound(term.functor, tuple([resolve(t, env) for t in term.args]))
+    if kind is Cons:
+        items = tuple([resolve(t, env) for t in term.items])
+        tail = resolve(term.tail, env)
+        if type(tail) is tuple:
+            return items + tail
+        if type(tail) is Cons:
+            return Cons(items + tail.items, tail.tail)
+        return Cons(items, tail)
+    return term
+
+
+def parts(term: Any) -> tuple:
+    kind = type(term)
+    if kind is tuple:
+        return term
+    if kind is Compound:
+        return term.args
+    if kind is Cons:
+        return (*term.items, term.tail)
+    if kind is CondList:
+        return tuple(x for pair in term.items for x in pair)
+    return ()
+
+
+def atoms_of(term: Any) -> Iterator[Any]:
+    """The leaves of a term: constants, symbols and variables."""
+    stack = [term]
+    while stack:
+        current = stack.pop()
+        below = parts(current)
+        if below:
+            stack.extend(reversed(below))
+        else:
+            yield current
+
+
+def is_ground(term: Any) -> bool:
+    """Free of variables (it may hold symbols)."""
+    return not any(type(leaf) is V for leaf in atoms_of(term))
+
+
+def has_symbol(term: Any) -> bool:
+    return any(isinstance(leaf, Expr) for leaf in atoms_of(term))
+
+
+def symbols(term: Any) -> list[Expr]:
+    return [leaf for leaf in atoms_of(term) if isinstance(leaf, Expr)]
+
+
+def axes_of(terms: Iterable[Any]) -> set[Axis]:
+    found: set[Axis] = set()
+    for term in terms:
+        if isinstance(term, Expr):
+            found |= term.axes
+        elif parts(term):
+            for leaf in symbols(term):
+                found |= leaf.axes
+    return found
+
+
+def map_symbols(term: Any, change: Callable[[Expr], Any]) -> Any:
+    if isinstance(term, Expr):
+        return change(term)
+    kind = type(term)
+    if kind is tuple:
+        return tuple(map_symbols(t, change) for t in term)
+    if kind is Compound:
+        return Compound(term.functor, tuple(map_symbols(t, change) for t in term.args))
+    if kind is Cons:
+        return Cons(
+            tuple(map_symbols(t, change) for t in term.items), map_symbols(term.tail, change)
+        )
+    if kind is CondList:
+        return CondList(tuple((map_symbols(t, change), change(c)) for t, c in term.items))
+    return term
+
+
+def key_of(term: Any) -> Any:
+    """A dictionary key: unlike in Python, 1 and 1.0 are different terms."""
+    kind = type(term)
+    if kind is float:
+        return ("float", term)
+    if kind is tuple:
+        return tuple([key_of(t) for t in term])
+    if kind is Compound:
+        return (term.functor, "/", tuple([key_of(t) for t in term.args]))
+    return term
+
+
+def as_expr(term: Any) -> Expr:
+    """A ground constant or a symbol as an expression."""
+    return term if isinstance(term, Expr) else const(term)
+
+
+class NeedsUnfolding(Exception):
+    """A conditional list met something that needs to know its items."""
+
+    def __init__(self, value: CondList):
+        self.value = value
+
+
+def unify(a: Any, b: Any, env: Env, conditions: list[Expr]) -> bool:
+    """Bind variables in `env`, collect equalities on symbols; False if it cannot hold."""
+    stack = [(a, b)]
+    while stack:
+        a, b = stack.pop()
+        a, b = deref(a, env), deref(b, env)
+        if a is b:
+            continue
+        ka, kb = type(a), type(b)
+        if ka is V:
+            env[a.i] = b
+        elif kb is V:
+            env[b.i] = a
+        elif ka is Expr or kb is Expr:
+            if not _unify_symbol(a, b, conditions):
+                return False
+        elif ka is CondList or kb is CondList:
+            if a != b:
+                raise NeedsUnfolding(a if ka is CondList else b)
+        elif ka is Compound and kb is Compound:
+            if a.functor != b.functor or len(a.args) != len(b.args):
+                return False
+            stack.extend(zip(a.args, b.args, strict=True))
+        elif (ka is tuple or ka is Cons) and (kb is tuple or kb is Cons):
+            pairs = _unify_lists(a, b)
+            if pairs is None:
+                return False
+            stack.extend(pairs)
+        elif ka is not kb or a != b:
+            return False
+    return True
+
+
+def _unify_symbol(a: Any, b: Any, conditions: list[Expr]) -> bool:
+    x, y = as_expr(a), as_expr(b)
+    if isinstance(x.type, Tensor) or isinstance(y.type, Tensor):
+        return False
+    condition = eq(x, y)
+    if condition is FALSE:
+        return False
+    if condition is not TRUE:
+        conditions.append(condition)
+    return True
+
+
+def _unify_lists(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
+    items_a, tail_a = (a, ()) if type(a) is tuple else (a.items, a.tail)
+    items_b, tail_b = (b, ()) if type(b) is tuple else (b.items, b.tail)
+    n = min(len(items_a), len(items_b))
+    pairs = list(zip(items_a[:n], items_b[:n], strict=True))
+    rest_a, rest_b = items_a[n:], items_b[n:]
+    left = Cons(rest_a, tail_a) if rest_a and tail_a != () else rest_a or tail_a
+    right = Cons(rest_b, tail_b) if rest_b and tail_b != () else rest_b or tail_b
+    if left == () and right == ():
+        return pairs
+    if (left == () and rest_b) or (right == () and rest_a):
+        return None
+    pairs.append((left, right))
+    return pairs
+
+
+_PLAIN = "abcdefghijklmnopqrstuvwxyz"
+_INFIX = {"+", "-", "*", "/", "//", "mod", "**", "^", ":", "=", "<", ">", "=<", ">=", "is"}
+
+
+def show(term: Any) -> str:
+    """A term as ProbLog prints it."""
+    kind = type(term)
+    if kind is str:
+        return quote(term)
+    if kind is tuple:
+        return "[" + ", ".join(show(t) for t in term) + "]"
+    if kind is Cons:
+        return "[" + ", ".join(show(t) for t in term.items) + " | " + show(term.tail) + "]"
+    if kind is Compound:
+        if term.functor in _INFIX and len(term.args) == 2:
+            left, right = (
+                f"({show(a)})" if type(a) is Compound and a.functor in _INFIX else show(a)
+                for a in term.args
+            )
+            return f"{left}{term.functor}{right}"
+        return f"{quote(term.functor)}({','.join(show(a) for a in term.args)})"
+    if kind is V:
+        return "_"
+    return str(term)
+
+
+def quote(name: str) -> str:
+    plain = name[:1] in _PLAIN and name[:1] and all(c.isalnum() or c == "_" for c in name)
+    if plain or name in ("[]", "!", ";", ",") or (name and all(c in "+-*/\\^<>=~:.?@#&" for c in name)):
+        return name
+    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"

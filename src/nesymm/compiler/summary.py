@@ -1,0 +1,83 @@
+"""Counts, sums and extremes over items that are there or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nesymm.compiler.algebra import and_, any_, arithmetic, case, const, number, or_, reduce_
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
+from nesymm.compiler.runtime import as_expr, axes_of
+from nesymm.compiler.types import INF, Int, Real
+from nesymm.errors import Diagnostic, ProgramError, Span
+
+
+def summarise(
+    kind: str, items: tuple[tuple[Any, Expr], ...], span: Span | None
+) -> tuple[Any, Expr]:
+    """The value of `count`, `sum`, `min`, `max` or `avg`, and whether it has one."""
+    exists = or_(*(_anywhere(term, condition) for term, condition in items))
+    if kind == "count":
+        return _add([_along("sum", const(1), c, _axes(t, c)) for t, c in items]), TRUE
+    for term, _ in items:
+        if not isinstance(as_expr(term).type, Int | Real):
+            raise ProgramError(Diagnostic("E308", f"{kind} needs numbers", span))
+    values = [(as_expr(t), c) for t, c in items]
+    if kind == "sum":
+        return _add([_along("sum", t, c, _axes(t, c)) for t, c in values]), TRUE
+    if exists is FALSE:
+        return const(0), FALSE
+    if kind == "avg":
+        total, _ = summarise("sum", items, span)
+        count, _ = summarise("count", items, span)
+        return _plain(arithmetic("div", as_expr(total), as_expr(count))), exists
+    # An item that is not there counts as the worst value any item could have.
+    bounds = [t.type for t, _ in values if isinstance(t.type, Int | Real)]
+    worst = min(b.lo for b in bounds) if kind == "max" else max(b.hi for b in bounds)
+    if worst in (INF, -INF):
+        default = const(float(worst))
+    else:
+        whole = all(isinstance(b, Int) for b in bounds)
+        default = const(int(worst) if whole else float(worst))
+    result: Expr | None = None
+    for term, condition in values:
+        guarded = term if condition is TRUE else case([(condition, term), (TRUE, default)])
+        for axis in _axes(term, condition):
+            guarded = reduce_(kind, axis, TRUE, guarded)
+        result = guarded if result is None else arithmetic(kind, result, guarded)
+    assert result is not None
+    return _plain(result), exists
+
+
+def _plain(value: Expr) -> Any:
+    return value.data if value.op == "const" else value
+
+
+def _axes(term: Any, condition: Expr) -> list[Axis]:
+    """The axes an item runs along. Sorted, so that the result does not depend on sets."""
+    return sorted(condition.axes | axes_of((term,)), key=lambda a: a.name)
+
+
+def _anywhere(term: Any, condition: Expr) -> Expr:
+    for axis in _axes(term, condition):
+        condition = any_(axis, condition)
+    return condition
+
+
+def _along(op: str, value: Expr, condition: Expr, axes: list[Axis]) -> Expr:
+    if not axes:
+        one = number(condition)
+        return one if value is const(1) else arithmetic("mul", one, value)
+    result = reduce_(op, axes[0], condition, value)
+    for axis in axes[1:]:
+        result = reduce_(op, axis, TRUE, result)
+    return result
+
+
+def _add(terms: list[Expr]) -> Any:
+    total = const(0)
+    for term in terms:
+        total = term if total is const(0) else arithmetic("add", total, term)
+    return _plain(total)
+
+
+__all__ = ["and_", "summarise"]

@@ -1,0 +1,116 @@
+"""The names that the language brings along: builtin predicates, functions, families."""
+
+from __future__ import annotations
+
+COMPARISONS = frozenset({"<", ">", "=<", ">=", "=:=", "=\\="})
+
+# name -> the numbers of arguments it takes
+PREDICATES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(COMPARISONS, (2,)),
+    "=": (2,),
+    "\\=": (2,),
+    "==": (2,),
+    "\\==": (2,),
+    "is": (2,),
+    "true": (0,),
+    "fail": (0,),
+    "false": (0,),
+    "between": (3,),
+    "succ": (2,),
+    "plus": (3,),
+    "member": (2,),
+    "memberchk": (2,),
+    "append": (3,),
+    "length": (2,),
+    "nth0": (3,),
+    "nth1": (3,),
+    "reverse": (2,),
+    "last": (2,),
+    "sum_list": (2,),
+    "sumlist": (2,),
+    "max_list": (2,),
+    "min_list": (2,),
+    "sort": (2,),
+    "msort": (2,),
+    "list_to_set": (2,),
+    "select": (3,),
+    "distance": (3, 4),
+    "number": (1,),
+    "integer": (1,),
+    "float": (1,),
+    "atom": (1,),
+    "atomic": (1,),
+    "compound": (1,),
+    "is_list": (1,),
+    "ground": (1,),
+    "var": (1,),
+    "nonvar": (1,),
+    "call": (1, 2, 3, 4, 5, 6, 7, 8),
+}
+
+# Handled by the checker itself, since they take goals.
+GOALS: dict[str, tuple[int, ...]] = {
+    "not": (1,),
+    "findall": (3,),
+    "all": (3,),
+    "aggregate_all": (3,),
+    "forall": (2,),
+}
+
+AGGREGATES = frozenset({"count", "sum", "min", "max", "avg", "bag", "set"})
+
+# Prolog that we know and refuse, with the reason.
+REFUSED: dict[str, str] = {
+    "!": "cut depends on the order in which clauses are tried; write the condition out",
+    "->": "if-then-else commits to one answer; write two clauses, one with `not`",
+    "=..": "terms cannot be taken apart by name here",
+    "assert": "a program does not change while it runs",
+    "asserta": "a program does not change while it runs",
+    "assertz": "a program does not change while it runs",
+    "retract": "a program does not change while it runs",
+    "copy_term": "variables have no identity beyond their clause",
+    "functor": "terms cannot be taken apart by name here",
+    "arg": "terms cannot be taken apart by name here",
+    "setof": "use findall/3 and sort/2",
+    "bagof": "use findall/3",
+    "subquery": "a query inside a query is not supported",
+    "once": "it commits to one answer; all answers count here",
+    "write": "programs do not print",
+    "writeln": "programs do not print",
+    "print": "programs do not print",
+    "nl": "programs do not print",
+}
+
+# Prolog's name -> (operation of the step program, number of arguments)
+FUNCTIONS: dict[tuple[str, int], str] = {
+    ("+", 2): "add",
+    ("-", 2): "sub",
+    ("*", 2): "mul",
+    ("/", 2): "div",
+    ("//", 2): "idiv",
+    ("mod", 2): "mod",
+    ("min", 2): "min",
+    ("max", 2): "max",
+    ("**", 2): "pow",
+    ("^", 2): "pow",
+    ("-", 1): "neg",
+    ("abs", 1): "abs",
+    ("sqrt", 1): "sqrt",
+    ("exp", 1): "exp",
+    ("log", 1): "log",
+    ("sin", 1): "sin",
+    ("cos", 1): "cos",
+    ("tan", 1): "tan",
+    ("atan", 1): "atan",
+    ("tanh", 1): "tanh",
+    ("floor", 1): "floor",
+    ("ceiling", 1): "ceiling",
+    ("round", 1): "round",
+    ("truncate", 1): "truncate",
+    ("integer", 1): "round",
+    ("sign", 1): "sign",
+    ("float", 1): "float",
+}
+FUNCTION_CONSTANTS = {"pi": 3.141592653589793, "e": 2.718281828459045, "inf": float("inf")}
+
+METRICS = frozenset({"chebyshev", "manhattan", "euclidean"})

@@ -1,0 +1,241 @@
+"""Directives: `:- const`, `:- input`, `:- network`, `:- domain`, `:- fluent`, `:- time`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nesymm.errors import Diagnostic, NesymmError, ProgramError
+from nesymm.language.program import Input, Pred
+from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
+
+_FORMS = {
+    "const": "`:- const(n, 10).`",
+    "input": "`:- input(action(A)@t, [up, down]).`, `:- input(start(X, Y)).` or "
+    "`:- input(image).`",
+    "network": "`:- network(policy, 9).`",
+    "domain": "`:- domain(hp/1, 1, 0..12).`",
+    "fluent": "`:- fluent(visited(key, key)).`",
+    "time": "`:- time(agent/3, 3).`",
+    "use_module": "`:- use_module(library(lists)).`",
+}
+_LIBRARIES = {"lists", "aggregate", "apply"}
+
+
+@dataclass
+class Directives:
+    constants: dict[str, object] = field(default_factory=dict)
+    inputs: dict[Pred, Input] = field(default_factory=dict)
+    tensors: dict[str, Input] = field(default_factory=dict)
+    networks: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    domains: dict[tuple[Pred, int], Term] = field(default_factory=dict)
+    fluents: dict[Pred, tuple[bool, ...]] = field(default_factory=dict)
+    time_args: dict[tuple[str, int], int] = field(default_factory=dict)
+    terms: dict[str, Term] = field(default_factory=dict)
+
+    def fill(self, statement: Term) -> Term:
+        """Replace constants by their values, in argument positions only."""
+        if not self.terms:
+            return statement
+        return self._goal(statement)
+
+    def _goal(self, term: Term) -> Term:
+        match term:
+            case Struct(":-" | "," | ";" | "not" | "->" as functor, args):
+                return Struct(functor, tuple(self._goal(a) for a in args), term.span)
+            case Struct("::" | "~" as functor, (left, right)):
+                one, other = (
+                    (self._value(left), self._goal(right))
+                    if functor == "::"
+                    else (self._goal(left), self._value(right))
+                )
+                return Struct(functor, (one, other), term.span)
+            case Struct("@", (atom, time)):
+                return Struct("@", (self._goal(atom), self._value(time)), term.span)
+            case Struct(functor, args) if args:
+                return Struct(functor, tuple(self._value(a) for a in args), term.span)
+        return term
+
+    def _value(self, term: Term) -> Term:
+        match term:
+            case Struct(name, ()) if name in self.terms:
+                return _respan(self.terms[name], term)
+            case Struct(functor, args) if args:
+                return Struct(functor, tuple(self._value(a) for a in args), term.span)
+            case ListTerm(items, tail):
+                return ListTerm(tuple(self._value(a) for a in items), tail, term.span)
+        return term
+
+
+def _respan(value: Term, place: Term) -> Term:
+    """A constant's value is shown where the constant is used."""
+    match value:
+        case Num(number):
+            return Num(number, place.span)
+        case Struct(functor, args):
+            return Struct(functor, args, place.span)
+        case ListTerm(items, tail):
+            return ListTerm(items, tail, place.span)
+    return value
+
+
+def read_directives(
+    terms: Iterable[Term], overrides: Mapping[str, object], errors: list[Diagnostic]
+) -> Directives:
+    """Read all directives; mistakes are appended to `errors`."""
+    terms = list(terms)
+    out = Directives()
+    # Constants first: the other directives may use them.
+    ordered = [t for t in terms if _name(t) == "const"] + [t for t in terms if _name(t) != "const"]
+    overridden = dict(overrides)
+    for term in ordered:
+        try:
+            _read(term, out, overridden)
+        except ProgramError as error:
+            errors.extend(error.diagnostics)
+    for name in overridden:
+        known = ", ".join(out.constants) or "none"
+        errors.append(
+            Diagnostic(
+                "E108",
+                f"the program has no constant called {name} (it has: {known})",
+                None,
+                f"declare it with `:- const({name}, …).`",
+            )
+        )
+    return out
+
+
+def _name(term: Term) -> str:
+    return term.functor if isinstance(term, Struct) else ""
+
+
+def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
+    if isinstance(term, Struct) and term.functor != "const":
+        term = Struct(term.functor, tuple(out._value(a) for a in term.args), term.span)
+    match term:
+        case Struct("const", (Struct(name, ()), *rest)) if len(rest) <= 1:
+            value = to_term(overrides.pop(name)) if name in overrides else None
+            if value is None:
+                if not rest:
+                    raise ProgramError(
+                        Diagnostic("E107", f"the constant {name} has no value", term.span,
+                                   f"give it one in the program, `:- const({name}, 10).`, or when "
+                                   f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`")  # fmt: skip
+                    )
+                value = out._value(rest[0])
+            out.terms[name] = value
+            out.constants[name] = to_value(value)
+        case Struct("input", (what, *domains)) if len(domains) <= 8:
+            _read_input(term, what, tuple(domains), out)
+        case Struct("network", (Struct(name, ()),)):
+            out.networks[name] = None
+        case Struct("network", (Struct(name, ()), shape)):
+            out.networks[name] = _shape(shape)
+        case Struct("domain", (Struct("/", (Struct(name, ()), Num(int(arity)))), Num(int(i)), d)):
+            if not 1 <= i <= arity:
+                raise _malformed(term, f"{name}/{arity} has no argument {i}; they count from 1")
+            out.domains[Pred(name, arity), i - 1] = d
+        case Struct("domain", (Struct("/", (Struct(name, ()), Num(0))), d)):
+            out.domains[Pred(name, 0), 0] = d
+        case Struct("fluent", (Struct(name, args),)):
+            flags = []
+            for arg in args:
+                if not isinstance(arg, Struct) or arg.functor not in ("key", "value"):
+                    raise _malformed(term, "each argument of a fluent is `key` or `value`")
+                flags.append(arg.functor == "value")
+            out.fluents[Pred(name, len(args))] = tuple(flags)
+        case Struct("time", (Struct("/", (Struct(name, ()), Num(int(arity)))), Num(int(i)))):
+            if not 1 <= i <= arity:
+                raise _malformed(term, f"{name}/{arity} has no argument {i}; they count from 1")
+            out.time_args[name, arity] = i - 1
+        case Struct("use_module", (Struct("library", (Struct(name, ()),)), *_)):
+            if name not in _LIBRARIES:
+                raise ProgramError(
+                    Diagnostic("E106", f"there is no library called {name} here", term.span,
+                               "the libraries lists, aggregate and apply are built in")  # fmt: skip
+                )
+        case _:
+            name = _name(term)
+            if name in _FORMS:
+                raise _malformed(term, f"this {name} directive is malformed")
+            raise ProgramError(
+                Diagnostic("E106", f"there is no directive called {name or 'this'}", term.span,
+                           "the directives are " + ", ".join(_FORMS))  # fmt: skip
+            )
+
+
+def _malformed(term: Term, message: str) -> ProgramError:
+    form = _FORMS.get(_name(term))
+    return ProgramError(Diagnostic("E106", message, term.span, f"write {form}" if form else None))
+
+
+def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directives) -> None:
+    timed = False
+    if isinstance(what, Struct) and what.functor == "@" and what.arity == 2:
+        timed = True
+        if what.args[1] != Struct("t"):
+            raise _malformed(term, "an input that changes over time is declared at `t`")
+        what = what.args[0]
+    if not isinstance(what, Struct) or not all(isinstance(a, Var) for a in what.args):
+        raise _malformed(term, "the arguments of an input are variables")
+    pred = Pred(what.functor, what.arity)
+    boolean = what.arity == 0 and domains == (Struct("bool"),)
+    tensor = what.arity == 0 and not boolean
+    if what.arity and domains and len(domains) != what.arity:
+        raise _malformed(term, f"give a domain for each of the {what.arity} arguments, or none")
+    given = Input(
+        pred,
+        timed,
+        tuple(domains) if what.arity and domains else (None,) * what.arity,
+        tensor,
+        boolean,
+        term.span,
+    )
+    if tensor:
+        out.tensors[what.functor] = given
+    else:
+        out.inputs[pred] = given
+
+
+def _shape(term: Term) -> tuple[int, ...]:
+    match term:
+        case Num(int(n)) if n > 0:
+            return (n,)
+        case ListTerm(items, None) if items and all(
+            isinstance(i, Num) and isinstance(i.value, int) and i.value > 0 for i in items
+        ):
+            return tuple(i.value for i in items)  # type: ignore[union-attr,misc]
+    raise ProgramError(
+        Diagnostic("E106", "the outputs of a network are a number or a shape", term.span,
+                   "write `:- network(policy, 9).` or `:- network(decoder, [3, 64, 64]).`")  # fmt: skip
+    )
+
+
+def to_term(value: object) -> Term:
+    """A Python value as a term: numbers, texts (atoms), lists, or a term itself."""
+    if isinstance(value, Var | Num | Str | Struct | ListTerm):
+        return value
+    if isinstance(value, bool):
+        return Struct("true" if value else "false")
+    if isinstance(value, int | float):
+        return Num(value)
+    if isinstance(value, str):
+        return Struct(value)
+    if isinstance(value, list | tuple):
+        return ListTerm(tuple(to_term(v) for v in value))
+    raise NesymmError(
+        f"a constant is a number, a text or a list of these; received {type(value).__name__}"
+    )
+
+
+def to_value(term: Term) -> object:
+    """The inverse of `to_term`, where there is one."""
+    match term:
+        case Num(value):
+            return value
+        case Struct(name, ()):
+            return name
+        case ListTerm(items, None):
+            return [to_value(i) for i in items]
+    return term

@@ -1,0 +1,45 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the files in tests/golden with what the tests produce",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: `text` must equal the file tests/golden/<name>."""
+    update = request.config.getoption("--update-golden")
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+        cure = "if the new output is right, run pytest with --update-golden"
+        if not path.exists():
+            pytest.fail(f"tests/golden/{name} does not exist; {cure}", pytrace=False)
+        expected = path.read_text(encoding="utf-8")
+        if text == expected:
+            return
+        diff = unified_diff(
+            expected.splitlines(), text.splitlines(), f"golden/{name}", "this run", lineterm=""
+        )
+        shown = "\n".join(diff) or "(they differ only in line endings)"
+        pytest.fail(f"output differs from tests/golden/{name}\n{shown}\n{cure}", pytrace=False)
+
+    return compare
