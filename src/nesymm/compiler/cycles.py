@@ -165,10 +165,8 @@ def _refuse_negative(
     for start in component:
         for target, negative in needs[start].items():
             if negative and target in members:
-                path = _path(target, start, needs, members)
-                shown = [names[start], *(("not " if i == 0 else "") + names[p]
-                                         for i, p in enumerate(path))]  # fmt: skip
-                visible = [n for n in shown if "$" not in n]
+                path = [start, *_path(target, start, needs, members)]
+                visible = _readable(path, needs, names)
                 raise ProgramError(
                     Diagnostic(
                         "E304",
@@ -178,6 +176,20 @@ def _refuse_negative(
                         notes=("the cycle: " + " ← ".join(visible),),
                     )
                 )
+
+
+def _readable(
+    path: list[Expr], needs: dict[Expr, Dependencies], names: dict[Expr, str]
+) -> list[str]:
+    """The atoms of a path by name; the goals inside `not` are shown as what they negate."""
+    out = [names[path[0]]]
+    negated = False
+    for before, after in zip(path, path[1:], strict=False):
+        negated = negated or needs[before][after]
+        if not names[after].startswith("$"):
+            out.append(("not " if negated else "") + names[after])
+            negated = False
+    return out
 
 
 def _path(

@@ -62,7 +62,7 @@ from nesymm.compiler.runtime import (
 from nesymm.compiler.tables import lookup_facts
 from nesymm.compiler.types import Enum, Int, Real, is_finite, join
 from nesymm.errors import Diagnostic, ProgramError, Span
-from nesymm.language.builtins import FUNCTIONS
+from nesymm.language.builtins import FUNCTIONS, PREDICATES
 from nesymm.language.program import Pred
 
 MAX_TABLES = 400_000
@@ -258,6 +258,11 @@ class Engine:
                     self.tasks.append(State(state.table, state.rule, rest, state.env, both))
             case CallLit():
                 self._call(state, lit, rest)
+            case BuiltinLit(name="call"):
+                self.tasks.append(
+                    State(state.table, state.rule, (self._goal(state, lit), *rest), state.env,
+                          state.condition)  # fmt: skip
+                )
             case BuiltinLit():
                 self._push(state, rest, self._builtin(state, lit))
             case DisjLit(bodies):
@@ -280,6 +285,27 @@ class Engine:
                 values = self._canonical(variables, state.env)
                 self._await(state, pred, values, lit.span)
 
+    def _goal(self, state: State, lit: BuiltinLit) -> Lit:
+        """`call(Goal, Extra…)`: the literal that the goal turns out to be."""
+        goal = resolve(lit.args[0], state.env)
+        if type(goal) is str:
+            goal = Compound(goal, ())
+        if type(goal) is not Compound:
+            raise ProgramError(
+                Diagnostic("E302", "the goal to call is not known yet", lit.span,
+                           "bind it by a literal to the left")  # fmt: skip
+            )
+        args = (*goal.args, *lit.args[1:])
+        if len(args) in PREDICATES.get(goal.functor, ()):
+            return BuiltinLit(goal.functor, args, lit.span, lit.site, lit.timed)
+        pred = Pred(goal.functor, len(args))
+        if pred not in self.clauses.resolvents or self.clauses.resolvents[pred][0].timed:
+            raise ProgramError(
+                Diagnostic("E101", f"{pred} cannot be called: nothing without a time defines it",
+                           lit.span)  # fmt: skip
+            )
+        return CallLit(pred, args, 0, lit.span, lit.site)
+
     def _push(
         self, state: State, rest: tuple[Lit, ...], results: Iterable[tuple[Env, Expr]]
     ) -> None:
@@ -301,7 +327,7 @@ class Engine:
                         self.equalities.setdefault(extra, lit.span)
                     yield new, and_(condition, extra)
             except NeedsUnfolding as needed:
-                for items, holds in reversed(list(unfold(needed.value, lit.span))):
+                for items, holds in reversed(self._unfold(needed.value, lit.span)):
                     replaced = [_replace(t, needed.value, items) for t in env]
                     pending.append((replaced, and_(condition, holds)))
 
@@ -351,13 +377,13 @@ class Engine:
             return
         if functional:
             args = self._abstract(state, lit, args)
-        values = _number_variables(args)
+        values = number_variables(args)
         self._await(state, pred, values, lit.span)
 
     def _unfold_call(
         self, state: State, lit: CallLit, rest: tuple[Lit, ...], value: CondList, i: int
     ) -> None:
-        for items, holds in unfold(value, lit.span):
+        for items, holds in self._unfold(value, lit.span):
             env = [_replace(t, value, items) for t in state.env]
             both = and_(state.condition, holds)
             if both is not FALSE:
@@ -417,7 +443,7 @@ class Engine:
                 yield new, and_(*conditions)
 
     def _canonical(self, args: tuple, env: Env) -> tuple:
-        return _number_variables(tuple([resolve(a, env) if a != V(-1) else a for a in args]))
+        return number_variables(tuple([resolve(a, env) if a != V(-1) else a for a in args]))
 
     def _await(self, state: State, pred: Pred, args: tuple, span: Span | None) -> None:
         """Continue `state` with the answers to a call, now or when its table completes."""
@@ -625,7 +651,26 @@ class Engine:
             for leaf in atoms_of(term):
                 if type(leaf) is V:
                     self._unbound_head(table, rule, i, leaf)
-        self._add(table, terms, condition, rule.span)
+        for unfolded, holds in self._unfold_all(terms, rule.span):
+            self._add(table, unfolded, and_(condition, holds), rule.span)
+
+    def _unfold_all(self, terms: tuple, span: Span | None) -> list[tuple[tuple, Expr]]:
+        """Answers hold plain lists: conditional ones are unfolded when they leave a clause."""
+        found: list[tuple[tuple, Expr]] = [(terms, TRUE)]
+        for value in [t for t in terms if type(t) is CondList]:
+            found = [
+                (tuple(items if t is value else t for t in row), and_(holds, extra))
+                for row, holds in found
+                for items, extra in self._unfold(value, span)
+            ]
+        return found
+
+    def _unfold(self, value: CondList, span: Span | None) -> list[tuple[tuple, Expr]]:
+        axes = axes_of(x for item in value.items for x in item)
+        if axes:
+            # The list must be spelt out, so its items cannot lie along an axis.
+            raise Split(self.host.sites_of(axes))
+        return list(unfold(value, span))
 
     def _unbound_head(self, table: Table, rule: Resolvent, position: int, leaf: V) -> None:
         name = rule.names[leaf.i] if leaf.i < len(rule.names) else "_"
@@ -811,7 +856,7 @@ def _count_variables(args: tuple) -> int:
     return len({leaf.i for a in args for leaf in atoms_of(a) if type(leaf) is V})
 
 
-def _number_variables(args: tuple) -> tuple:
+def number_variables(args: tuple) -> tuple:
     """Number the unbound variables of a call by first appearance."""
     if not any(type(a) is V or parts(a) for a in args):
         return args

@@ -57,6 +57,25 @@ class Identity:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Where a random variable comes from."""
+
+    pred: Pred
+    concrete: tuple
+    clause: int
+    derivation: int
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """The same names, numbered where one comes back. Axes that are alike then have the
+    same name in all variables and slots, and what is computed along them is shared."""
+    out: list[str] = []
+    for name in names:
+        out.append(name if name not in out else f"{name}{len(out)}")
+    return out
+
+
 def identify(bindings: Iterable[Any], names: Iterable[str]) -> Identity:
     """The identity that bindings give: constants and axes count, other symbols are
     determined by them and do not."""
@@ -86,8 +105,7 @@ class Variables:
     def __init__(self, host: Grounder):
         self.host = host
         self.declared: dict[str, RandomVariable] = {}
-        self.owner: dict[str, tuple[Pred, tuple, int]] = {}
-        self.patterns: dict[Any, set] = {}
+        self.owner: dict[str, Owner] = {}
         self.ordinals: dict[tuple[str, int], int] = {}
 
     # ------------------------------------------------------------ names
@@ -112,8 +130,8 @@ class Variables:
         """Register a variable; returns its name and the keys of this reference to it."""
         name = self.name(pred, number, derivation, identity.concrete)
         own = tuple(
-            Axis(f"{n}:{name}", axis.type)
-            for n, axis in zip(identity.names, identity.axes, strict=True)
+            Axis(n, axis.type)
+            for n, axis in zip(distinct(identity.names), identity.axes, strict=True)
         )
         keys = tuple(axis_value(axis) for axis in identity.axes)
         known = self.declared.get(name)
@@ -140,7 +158,7 @@ class Variables:
                 for p in variable.params
             ),
         )
-        self.owner[name] = (pred, identity.concrete, number)
+        self.owner[name] = Owner(pred, identity.concrete, number, derivation)
         return name, keys
 
     # ------------------------------------------------------------ choices

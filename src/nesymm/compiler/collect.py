@@ -1,0 +1,78 @@
+"""`findall` and the aggregates over answers that are certain or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nesymm.compiler.algebra import and_, or_
+from nesymm.compiler.clauses import CollectLit
+from nesymm.compiler.evaluate import fail
+from nesymm.compiler.expr import TRUE, Expr
+from nesymm.compiler.runtime import (
+    CondList,
+    Env,
+    axes_of,
+    has_symbol,
+    is_ground,
+    key_of,
+    resolve,
+    unify,
+)
+from nesymm.compiler.summary import summarise
+
+# Aggregates that have a value even when there is nothing to aggregate.
+_TOTAL = {"findall", "set", "count_all", "sum_all", "bag_all"}
+
+
+def gather(
+    lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env
+) -> Iterator[tuple[Env, Expr]]:
+    outer = [resolve(a, env) for a in lit.outer]
+    n, g = len(outer), len(lit.groups)
+    groups: dict[Any, tuple[tuple, list[tuple[Any, Expr]]]] = {}
+    if not g:
+        groups[()] = ((), [])
+    for terms, condition in answers:
+        conditions = [condition]
+        scratch = list(env)
+        # Variables that are still open here stay open: findall does not bind them.
+        if not all(
+            unify(a, t, scratch, conditions)
+            for a, t in zip(outer, terms[:n], strict=True)
+            if is_ground(a)
+        ):
+            continue
+        keys = terms[n : n + g]
+        if any(has_symbol(k) for k in keys):
+            fail("E308", "an aggregate groups by a value that is only known at run time", lit.span,
+                 "group by constants")  # fmt: skip
+        row = (terms[n + g], and_(*conditions))
+        groups.setdefault(key_of(keys), (keys, []))[1].append(row)
+    for keys, rows in groups.values():
+        for value, exists in _results(lit, rows):
+            new, conditions = list(env), [exists]
+            if all(unify(a, k, new, conditions) for a, k in zip(lit.groups, keys, strict=True)):
+                if unify(lit.result, value, new, conditions):
+                    yield new, and_(*conditions)
+
+
+def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[Any, Expr]]:
+    kind = lit.kind
+    if kind in ("findall", "all", "bag", "set"):
+        certain = all(c is TRUE and not axes_of((t,)) for t, c in rows)
+        if kind == "all" and not rows:
+            return
+        some = or_(*(c for _, c in rows)) if kind == "all" else TRUE
+        if kind == "set":
+            rows = [rows[i] for i in sorted(range(len(rows)), key=lambda i: str(rows[i][0]))]
+        value = tuple(t for t, _ in rows) if certain else CondList(tuple(rows))
+        yield value, some
+        return
+    plain = kind.removesuffix("_all")
+    if not rows and kind not in _TOTAL:
+        return
+    value, exists = summarise(plain, tuple(rows), lit.span)
+    if kind not in _TOTAL and plain in ("count", "sum"):
+        _, exists = summarise("max", tuple((0, c) for _, c in rows), lit.span)
+    yield value, exists

@@ -1,0 +1,216 @@
+"""Exact inference by enumerating every world: the oracle.
+
+Finite programs only. The belief over states is a dictionary, so the cost is the number
+of states times the number of worlds of a step; nothing is clever, on purpose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nesymm.compiler.interpret import Key, RunError, State, World
+from nesymm.compiler.step import RandomVariable, StepProgram
+from nesymm.errors import NesymmError
+from nesymm.language.program import At
+
+
+class Impossible(NesymmError):
+    """The evidence has probability zero."""
+
+
+def masses(variable: RandomVariable, params: tuple) -> list[tuple[Any, float]]:
+    """The values of a finite variable with their probabilities."""
+    support = variable.support
+    if support is None:
+        raise NesymmError(
+            f"{variable.name} is {variable.family}: it has infinitely many values, which the "
+            "reference interpreter cannot enumerate"
+        )
+    match variable.family:
+        case "bernoulli":
+            p = _sigmoid(params[0]) if variable.neural else params[0]
+            weights = [1 - p, p]
+        case "choice":
+            weights = list(params[0])
+            if len(weights) < len(support):
+                weights.append(max(0.0, 1 - sum(weights)))
+        case "categorical":
+            weights = _softmax(params[0]) if variable.neural else list(params[0])
+        case "uniform_int":
+            low, high = params
+            weights = [float(low <= v <= high) / (high - low + 1) for v in support]
+        case "binomial":
+            n, p = params
+            weights = [math.comb(n, v) * p**v * (1 - p) ** (n - v) if v <= n else 0.0
+                       for v in support]  # fmt: skip
+        case _:
+            raise NesymmError(f"the reference interpreter does not know {variable.family}")
+    values = range(len(support)) if _by_position(variable) else support
+    return [(v, w) for v, w in zip(values, weights, strict=True) if w > 0]
+
+
+def _by_position(variable: RandomVariable) -> bool:
+    """Whether the variable is the position of its outcome, not the outcome."""
+    from nesymm.compiler.types import Int
+
+    assert variable.support is not None
+    return (
+        variable.family == "categorical"
+        and variable.type == Int(0, len(variable.support) - 1)
+        and not all(isinstance(v, int) for v in variable.support)
+    )
+
+
+def _softmax(logits: Any) -> list[float]:
+    values = [float(x) for x in logits]
+    top = max(values)
+    weights = [math.exp(x - top) for x in values]
+    return [w / sum(weights) for w in weights]
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def density(variable: RandomVariable, params: tuple, value: Any) -> float:
+    """The density of a continuous variable, or the mass of a discrete one, at a value."""
+    match variable.family:
+        case "normal":
+            mean, sd = params[0] if variable.neural else params
+            return math.exp(-0.5 * ((value - mean) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
+        case "uniform":
+            low, high = params
+            return float(low <= value <= high) / (high - low)
+        case "exponential":
+            return params[0] * math.exp(-params[0] * value) if value >= 0 else 0.0
+        case "poisson":
+            return math.exp(-params[0] + value * math.log(params[0]) - math.lgamma(value + 1))
+        case "geometric":
+            return params[0] * (1 - params[0]) ** value
+        case "gamma":
+            a, b = params
+            return math.exp(a * math.log(b) + (a - 1) * math.log(value) - b * value - math.lgamma(a))
+        case "beta":
+            a, b = params
+            log_b = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+            return math.exp((a - 1) * math.log(value) + (b - 1) * math.log(1 - value) - log_b)
+    raise NesymmError(f"the reference interpreter has no density for {variable.family}")
+
+
+def worlds(run: Callable[[Callable[[RandomVariable, Key, tuple], Any]], Any]) -> Iterator[
+    tuple[float, Any]
+]:
+    """Run `run(choose)` once for every combination of draws that it asks for."""
+    script: list[tuple[list[tuple[Any, float]], int]] = []
+    while True:
+        position = 0
+        weight = 1.0
+
+        def choose(variable: RandomVariable, key: Key, params: tuple) -> Any:
+            nonlocal position, weight
+            if position == len(script):
+                script.append((masses(variable, params), 0))
+            options, taken = script[position]
+            position += 1
+            value, probability = options[taken]
+            weight *= probability
+            return value
+
+        result = run(choose)
+        yield weight, result
+        del script[position:]
+        while script and script[-1][1] + 1 == len(script[-1][0]):
+            script.pop()
+        if not script:
+            return
+        options, taken = script[-1]
+        script[-1] = (options, taken + 1)
+
+
+class Result:
+    """Probabilities of all queries, per step for those asked at every step."""
+
+    def __init__(self) -> None:
+        self.queries: dict[str, float] = {}
+        self.filtered: dict[str, list[float]] = {}
+        self.evidence = 0.0
+
+
+def infer(
+    step: StepProgram,
+    horizon: int = 0,
+    data: Mapping[str, Sequence[Any]] | None = None,
+    inputs: Mapping[str, Sequence[Any]] | None = None,
+    networks: Mapping[str, Callable[..., Any]] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Result:
+    """Posterior probabilities of the queries, by enumeration.
+
+    `data` and `inputs` give, per name, one value per step (or a single value for what has
+    no time); None is a missing one. `horizon` is the last step.
+    """
+    data, inputs = data or {}, inputs or {}
+    timed_inputs = {i.name for i in step.inputs if i.timed}
+    belief: dict[tuple, tuple[State, float]] = {State().frozen(): (State(), 1.0)}
+    result = Result()
+    for time in range(horizon + 1):
+        now = {n: _at(v, time) if n in timed_inputs else v for n, v in inputs.items()}
+        seen = {n: _at(v, time) for n, v in data.items()}
+        following: dict[tuple, tuple[State, float]] = {}
+        scores: dict[str, float] = {}
+        for state, mass in belief.values():
+
+            def run(choose: Any, state: State = state, time: int = time,
+                    now: Mapping = now, seen: Mapping = seen) -> Any:  # fmt: skip
+                world = World(step, time, horizon, state, now, choose, networks or {},
+                              parameters or {})  # fmt: skip
+                weight = 1.0
+                for observation in step.observations:
+                    weight *= world.observed(observation, seen)
+                    if weight == 0:
+                        return 0.0, None, ()
+                world.check_flags()
+                answers = [a for q in step.queries if _asked_now(q, world, time, horizon)
+                           for a in world.asked(q)]  # fmt: skip
+                return weight, world.next_state(), answers
+
+            for probability, (weight, new, answers) in worlds(run):
+                total = mass * probability * weight
+                if total == 0:
+                    continue
+                key = new.frozen()
+                known = following.get(key)
+                following[key] = (new, total + (known[1] if known else 0.0))
+                for name, holds in answers:
+                    scores[name] = scores.get(name, 0.0) + (total if holds else 0.0)
+        evidence = sum(mass for _, mass in following.values())
+        if evidence == 0:
+            raise Impossible(f"the evidence is impossible at step {time}")
+        for name, score in scores.items():
+            result.queries[name] = score / evidence
+            result.filtered.setdefault(name, []).append(score / evidence)
+        belief = following
+        result.evidence = evidence
+    for query in step.queries:
+        if not query.axes and not query.values:
+            result.queries.setdefault(query.name, 0.0)
+    return result
+
+
+def _asked_now(query: Any, world: World, time: int, horizon: int) -> bool:
+    if isinstance(query.when, At):
+        return time == horizon
+    if query.when is None:
+        return time == horizon
+    return world.active(query.when)
+
+
+def _at(values: Any, time: int) -> Any:
+    if isinstance(values, list):
+        return values[time] if time < len(values) else None
+    return values
+
+
+__all__ = ["Impossible", "Result", "RunError", "density", "infer", "masses", "worlds"]
