@@ -30,8 +30,13 @@ class Family:
 
 _ALL = [
     Family("bernoulli", ("p",), Int(0, 1), ("unit",), "bernoulli(0.3)"),
-    Family("categorical", ("probabilities", "values"), None, ("simplex", "fixed"),
-           "categorical([0.3, 0.7], [a, b])"),
+    Family(
+        "categorical",
+        ("probabilities", "values"),
+        None,
+        ("simplex", "fixed"),
+        "categorical([0.3, 0.7], [a, b])",
+    ),
     Family("uniform_int", ("low", "high"), None, ("fixed", "fixed"), "uniform_int(1, 6)"),
     Family("binomial", ("n", "p"), None, ("fixed", "unit"), "binomial(10, 0.3)"),
     Family("poisson", ("rate",), Int(0), ("positive",), "poisson(2.5)"),
@@ -43,10 +48,20 @@ _ALL = [
     Family("beta", ("a", "b"), Real(0, 1), ("positive", "positive"), "beta(2, 2)"),
     Family("laplace", ("mean", "scale"), Real(), ("real", "positive"), "laplace(0, 1)"),
     Family("lognormal", ("mean", "sd"), Real(0, INF), ("real", "positive"), "lognormal(0, 1)"),
-    Family("student_t", ("df", "mean", "scale"), Real(), ("positive", "real", "positive"),
-           "student_t(3, 0, 1)"),
-    Family("multivariate_normal", ("mean", "covariance"), None, ("real", "fixed"),
-           "multivariate_normal([0, 0], [[1, 0], [0, 1]])"),
-]  # fmt: skip
+    Family(
+        "student_t",
+        ("df", "mean", "scale"),
+        Real(),
+        ("positive", "real", "positive"),
+        "student_t(3, 0, 1)",
+    ),
+    Family(
+        "multivariate_normal",
+        ("mean", "covariance"),
+        None,
+        ("real", "fixed"),
+        "multivariate_normal([0, 0], [[1, 0], [0, 1]])",
+    ),
+]
 
 FAMILIES: dict[str, Family] = {family.name: family for family in _ALL}

@@ -90,17 +90,15 @@ def _flatten(op: str, args: Iterable[Expr]) -> list[Expr]:
 
 
 def and_(*args: Expr) -> Expr:
-    if len(args) == 2:
-        # The common cases, met in every resolution step.
-        if args[0] is TRUE or args[0] is args[1]:
-            return args[1]
-        if args[1] is TRUE:
-            return args[0]
-    parts = [p for p in _flatten("and", args) if p is not TRUE]
-    if any(p is FALSE for p in parts):
-        return FALSE
-    if not parts:
+    # The common cases, met in every resolution step, first.
+    live = [a for a in args if a is not TRUE]
+    if not live:
         return TRUE
+    if len(live) == 1 or (len(live) == 2 and live[0] is live[1]):
+        return live[0]
+    if FALSE in live:
+        return FALSE
+    parts = _flatten("and", live)
     if len(parts) == 1:
         return parts[0]
     ids = {id(p) for p in parts}
@@ -118,16 +116,21 @@ def and_(*args: Expr) -> Expr:
 
 
 def or_(*args: Expr) -> Expr:
-    parts = [p for p in _flatten("or", args) if p is not FALSE]
-    if any(p is TRUE for p in parts):
-        return TRUE
-    if not parts:
+    live = [a for a in args if a is not FALSE]
+    if not live:
         return FALSE
+    if len(live) == 1:
+        return live[0]
+    if TRUE in live:
+        return TRUE
+    parts = _flatten("or", live)
     if len(parts) == 1:
         return parts[0]
     ids = {id(p) for p in parts}
     for p in parts:
-        if id(not_(p)) in ids:
+        if p.op == "not" and id(p.args[0]) in ids:
+            return TRUE
+        if p.op in ("lt", "le") and id(not_(p)) in ids:
             return TRUE
         # Absorption: a or (a and b).
         if p.op == "and" and any(id(q) in ids for q in p.args):
@@ -177,14 +180,17 @@ _FLIP |= {0b100: 0b001, 0b101: 0b101, 0b110: 0b011, 0b111: 0b111}
 
 def _contradictory(parts: Sequence[Expr]) -> bool:
     """Whether the comparisons among the parts cannot hold together."""
+    comparisons = [
+        p for p in parts if p.op in _ADMITS or (p.op == "not" and p.args[0].op in _ADMITS)
+    ]
+    if len(comparisons) < 2:
+        return False
     relations: dict[tuple[int, int], int] = {}
     bounds: dict[int, tuple[float, float]] = {}
     terms: dict[int, set] = {}
-    for part in parts:
+    for part in comparisons:
         negated = part.op == "not"
         literal = part.args[0] if negated else part
-        if literal.op not in _ADMITS:
-            continue
         a, b = literal.args
         admits = _ADMITS[literal.op]
         if negated:
@@ -282,9 +288,7 @@ def _case_equals(case: Expr, value: Expr) -> Expr:
     """
     hits = [c for c, v in zip(case.args[::2], case.args[1::2], strict=True) if eq(v, value) is TRUE]
     conditions = case.args[::2]
-    if all(
-        exclusive(x, y) for i, x in enumerate(conditions) for y in conditions[i + 1 :]
-    ):
+    if all(exclusive(x, y) for i, x in enumerate(conditions) for y in conditions[i + 1 :]):
         return or_(*hits)
     return make("eq", (case, value))
 

@@ -172,10 +172,11 @@ class Clauses:
         if pred not in self._facts:
             rules = self.resolvents.get(pred, [])
             self._facts[pred] = bool(rules) and all(
-                not r.body and all(is_ground(a) and not has_symbol(a) for a in r.head)
+                not r.body
+                and all(is_ground(a) and not has_symbol(a) for a in r.head)
                 and not any(parts(a) for a in r.head)
                 for r in rules
-            )  # fmt: skip
+            )
         return self._facts[pred]
 
 
@@ -244,8 +245,9 @@ class _Compiler:
         args = tuple(frame.term(a) for a in head.args)
         guards = _guards(head.time, body)
         lits = self._body(body, frame, _names(head.args), head.time is not None)
-        self._add(head.pred, args, (*guards, *lits), frame, span or head.span,
-                  head.time is not None)  # fmt: skip
+        self._add(
+            head.pred, args, (*guards, *lits), frame, span or head.span, head.time is not None
+        )
 
     def _choice(self, number: int, clause: Choice) -> None:
         timed = clause.options[0][1].time is not None
@@ -267,8 +269,17 @@ class _Compiler:
                 frame.term(Var(name))
             args = tuple(frame.term(a) for a in head.args)
             probabilities = tuple(frame.term(p) for p, _ in clause.options)
-            lit = ChoiceLit(clause, number, option, aux, variables, names, probabilities,
-                            clause.span, self._site())  # fmt: skip
+            lit = ChoiceLit(
+                clause,
+                number,
+                option,
+                aux,
+                variables,
+                names,
+                probabilities,
+                clause.span,
+                self._site(),
+            )
             self._add(head.pred, args, (lit,), frame, head.span, timed)
             self.out.random.add(head.pred)
 
@@ -285,30 +296,49 @@ class _Compiler:
             j for j, i in enumerate(key_positions) if i in head_values
         ) | frozenset(range(len(keys), len(keys) + len(params)))
         guards = _guards(head.time, clause.body)
-        wanted = {v.name for a in (*head.args, *clause.params) for v in subterms(a)
-                  if isinstance(v, Var)}  # fmt: skip
+        wanted = {
+            v.name for a in (*head.args, *clause.params) for v in subterms(a) if isinstance(v, Var)
+        }
         lits = self._body(clause.body, frame, wanted, timed)
-        self._add(aux, (*keys, *params), (*guards, *lits), frame, clause.span, timed,
-                  evaluate=False)  # fmt: skip
+        self._add(
+            aux, (*keys, *params), (*guards, *lits), frame, clause.span, timed, evaluate=False
+        )
         frame = _Frame()
         args = tuple(frame.term(a) for a in head.args)
         lit = DrawLit(
-            clause, number, aux,
+            clause,
+            number,
+            aux,
             tuple(a for i, a in enumerate(args) if i not in clause.drawn),
             tuple(V(frame.fresh()) for _ in params),
             tuple(args[i] for i in clause.drawn),
-            clause.span, self._site(),
-        )  # fmt: skip
+            clause.span,
+            self._site(),
+        )
         self._add(head.pred, args, (lit,), frame, head.span, timed, evaluate=False)
         self.out.drawn.add(head.pred)
         self.out.random.add(head.pred)
 
     def _add(
-        self, pred: Pred, head: tuple, body: tuple[Lit, ...], frame: _Frame,
-        span: Span | None, timed: bool, evaluate: bool = True,
-    ) -> None:  # fmt: skip
-        rule = Resolvent(pred, head, body, frame.size, frame.names(), span,
-                         evaluate and timed and any(parts(a) for a in head), timed)  # fmt: skip
+        self,
+        pred: Pred,
+        head: tuple,
+        body: tuple[Lit, ...],
+        frame: _Frame,
+        span: Span | None,
+        timed: bool,
+        evaluate: bool = True,
+    ) -> None:
+        rule = Resolvent(
+            pred,
+            head,
+            body,
+            frame.size,
+            frame.names(),
+            span,
+            evaluate and timed and any(parts(a) for a in head),
+            timed,
+        )
         self.out.resolvents.setdefault(pred, []).append(rule)
 
     def root(self, atom: Atom, body: Body, span: Span | None) -> Root:
@@ -377,24 +407,35 @@ class _Compiler:
             case Negation(body):
                 shared = [n for n in _ordered_names(body) if n in others]
                 aux = self._inner("not", body, shared, (), timed, literal.span)
-                return NegLit(aux, tuple(frame.term(Var(n)) for n in shared), literal.span,
-                              self._site())  # fmt: skip
+                return NegLit(
+                    aux, tuple(frame.term(Var(n)) for n in shared), literal.span, self._site()
+                )
             case Collect(kind, template, body, result, groups):
                 inner = set(_ordered_names(body)) | _names((template,))
                 shared = sorted(n for n in inner if n in others and n not in groups)
-                aux = self._inner("all", body, shared, (*(Var(g) for g in groups), template),
-                                  timed, literal.span)  # fmt: skip
+                aux = self._inner(
+                    "all", body, shared, (*(Var(g) for g in groups), template), timed, literal.span
+                )
                 return CollectLit(
-                    kind, aux, tuple(frame.term(Var(n)) for n in shared),
-                    tuple(frame.term(Var(g)) for g in groups), frame.term(result),
-                    literal.span, self._site(),
-                )  # fmt: skip
+                    kind,
+                    aux,
+                    tuple(frame.term(Var(n)) for n in shared),
+                    tuple(frame.term(Var(g)) for g in groups),
+                    frame.term(result),
+                    literal.span,
+                    self._site(),
+                )
         raise TypeError(literal)
 
     def _inner(
-        self, kind: str, body: Body, shared: list[str], extra: tuple[Term, ...], timed: bool,
+        self,
+        kind: str,
+        body: Body,
+        shared: list[str],
+        extra: tuple[Term, ...],
+        timed: bool,
         span: Span | None,
-    ) -> Pred:  # fmt: skip
+    ) -> Pred:
         """A predicate of its own for a goal inside a goal."""
         aux = self._auxiliary(kind, len(shared) + len(extra))
         frame = _Frame()

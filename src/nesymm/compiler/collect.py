@@ -45,16 +45,20 @@ def gather(
             continue
         keys = terms[n : n + g]
         if any(has_symbol(k) for k in keys):
-            fail("E308", "an aggregate groups by a value that is only known at run time", lit.span,
-                 "group by constants")  # fmt: skip
+            fail(
+                "E308",
+                "an aggregate groups by a value that is only known at run time",
+                lit.span,
+                "group by constants",
+            )
         row = (terms[n + g], and_(*conditions))
         groups.setdefault(key_of(keys), (keys, []))[1].append(row)
     for keys, rows in groups.values():
         for value, exists in _results(lit, rows):
             new, conditions = list(env), [exists]
-            if all(unify(a, k, new, conditions) for a, k in zip(lit.groups, keys, strict=True)):
-                if unify(lit.result, value, new, conditions):
-                    yield new, and_(*conditions)
+            pairs = [*zip(lit.groups, keys, strict=True), (lit.result, value)]
+            if all(unify(a, b, new, conditions) for a, b in pairs):
+                yield new, and_(*conditions)
 
 
 def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[Any, Expr]]:

@@ -9,6 +9,7 @@ meaning and is refused, showing the cycle.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nesymm.compiler.algebra import conjuncts, or_, rebuild
@@ -62,8 +63,7 @@ def break_cycles(group: list[Table]) -> None:
 
     def define(reference: Expr) -> Expr:
         parts = [
-            rewrite(d, rule, memo, keep=lambda n: not scan.atoms(n))
-            for d in definitions[reference]
+            rewrite(d, rule, memo, keep=lambda n: not scan.atoms(n)) for d in definitions[reference]
         ]
         return or_(*parts)
 
@@ -184,7 +184,7 @@ def _readable(
     """The atoms of a path by name; the goals inside `not` are shown as what they negate."""
     out = [names[path[0]]]
     negated = False
-    for before, after in zip(path, path[1:], strict=False):
+    for before, after in pairwise(path):
         negated = negated or needs[before][after]
         if not names[after].startswith("$"):
             out.append(("not " if negated else "") + names[after])

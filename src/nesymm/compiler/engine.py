@@ -18,11 +18,8 @@ from nesymm.compiler.algebra import (
     and_,
     any_,
     axis_value,
-    case,
     const,
     eq,
-    exclusive,
-    is_const,
     not_,
     or_,
     substitute,
@@ -42,25 +39,28 @@ from nesymm.compiler.clauses import (
 )
 from nesymm.compiler.cycles import break_cycles
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.compiler.lists import unfold
+from nesymm.compiler.merge import merge
 from nesymm.compiler.runtime import (
     Compound,
     CondList,
-    Cons,
     Env,
     NeedsUnfolding,
     V,
-    as_expr,
     atoms_of,
     axes_of,
+    count_variables,
     key_of,
     map_symbols,
-    parts,
+    number_variables,
+    replace_list,
     resolve,
+    shift,
     show,
     unify,
 )
 from nesymm.compiler.tables import lookup_facts
-from nesymm.compiler.types import Enum, Int, Real, is_finite, join
+from nesymm.compiler.types import Enum, Int, is_finite
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.builtins import FUNCTIONS, PREDICATES
 from nesymm.language.program import Pred
@@ -68,7 +68,6 @@ from nesymm.language.program import Pred
 MAX_TABLES = 400_000
 MAX_ANSWERS = 400_000
 MAX_SYMBOLIC_DEPTH = 64
-MAX_UNFOLD = 12
 
 
 class Split(Exception):
@@ -122,9 +121,21 @@ class Answer:
 
 class Table:
     __slots__ = (
-        "answers", "args", "complete", "consumers", "final", "given", "low", "negations", "number",
-        "pred", "recursive", "span", "symbolic_depth", "waiting",
-    )  # fmt: skip
+        "answers",
+        "args",
+        "complete",
+        "consumers",
+        "final",
+        "given",
+        "low",
+        "negations",
+        "number",
+        "pred",
+        "recursive",
+        "span",
+        "symbolic_depth",
+        "waiting",
+    )
 
     def __init__(self, pred: Pred, args: tuple, number: int, span: Span | None):
         self.pred = pred
@@ -213,11 +224,11 @@ class Engine:
         self.tables[pred, key_of(args)] = table
         self.open.append(table)
         self.tasks.append(table)
-        free = _count_variables(args)
+        free = count_variables(args)
         for rule in reversed(self.clauses.matching(pred, args)):
             env: Env = [None] * (rule.size + free)
             conditions: list[Expr] = []
-            shifted = tuple(_shift(a, rule.size) for a in args) if free else args
+            shifted = tuple(shift(a, rule.size) for a in args) if free else args
             if all(
                 unify(h, a, env, conditions)
                 for h, a in zip(rule.head, shifted, strict=True)
@@ -260,16 +271,26 @@ class Engine:
                 self._call(state, lit, rest)
             case BuiltinLit(name="call"):
                 self.tasks.append(
-                    State(state.table, state.rule, (self._goal(state, lit), *rest), state.env,
-                          state.condition)  # fmt: skip
+                    State(
+                        state.table,
+                        state.rule,
+                        (self._goal(state, lit), *rest),
+                        state.env,
+                        state.condition,
+                    )
                 )
             case BuiltinLit():
                 self._push(state, rest, self._builtin(state, lit))
             case DisjLit(bodies):
                 for alternative in reversed(bodies):
                     self.tasks.append(
-                        State(state.table, state.rule, alternative + rest, list(state.env),
-                              state.condition)  # fmt: skip
+                        State(
+                            state.table,
+                            state.rule,
+                            alternative + rest,
+                            list(state.env),
+                            state.condition,
+                        )
                     )
             case NegLit(pred, args):
                 values = self._negated_args(state, lit)
@@ -292,8 +313,12 @@ class Engine:
             goal = Compound(goal, ())
         if type(goal) is not Compound:
             raise ProgramError(
-                Diagnostic("E302", "the goal to call is not known yet", lit.span,
-                           "bind it by a literal to the left")  # fmt: skip
+                Diagnostic(
+                    "E302",
+                    "the goal to call is not known yet",
+                    lit.span,
+                    "bind it by a literal to the left",
+                )
             )
         args = (*goal.args, *lit.args[1:])
         if len(args) in PREDICATES.get(goal.functor, ()):
@@ -301,8 +326,9 @@ class Engine:
         pred = Pred(goal.functor, len(args))
         if pred not in self.clauses.resolvents or self.clauses.resolvents[pred][0].timed:
             raise ProgramError(
-                Diagnostic("E101", f"{pred} cannot be called: nothing without a time defines it",
-                           lit.span)  # fmt: skip
+                Diagnostic(
+                    "E101", f"{pred} cannot be called: nothing without a time defines it", lit.span
+                )
             )
         return CallLit(pred, args, 0, lit.span, lit.site)
 
@@ -328,7 +354,7 @@ class Engine:
                     yield new, and_(condition, extra)
             except NeedsUnfolding as needed:
                 for items, holds in reversed(self._unfold(needed.value, lit.span)):
-                    replaced = [_replace(t, needed.value, items) for t in env]
+                    replaced = [replace_list(t, needed.value, items) for t in env]
                     pending.append((replaced, and_(condition, holds)))
 
     def _negated_args(self, state: State, lit: NegLit) -> tuple:
@@ -384,7 +410,7 @@ class Engine:
         self, state: State, lit: CallLit, rest: tuple[Lit, ...], value: CondList, i: int
     ) -> None:
         for items, holds in self._unfold(value, lit.span):
-            env = [_replace(t, value, items) for t in state.env]
+            env = [replace_list(t, value, items) for t in state.env]
             both = and_(state.condition, holds)
             if both is not FALSE:
                 self.tasks.append(State(state.table, state.rule, (lit, *rest), env, both))
@@ -413,7 +439,7 @@ class Engine:
                     f"here is unbounded ({type_})",
                     lit.span,
                     "declare the domain of the value with `:- domain(…)`, or make the argument "
-                    f"a value with `:- fluent(…)`",
+                    "a value with `:- fluent(…)`",
                 )
             )
         sites = self.host.sites_of(symbol.axes)
@@ -540,8 +566,7 @@ class Engine:
                     env = list(state.env)
                     conditions = [condition]
                     if all(
-                        unify(a, t, env, conditions)
-                        for a, t in zip(lit.args, terms, strict=True)
+                        unify(a, t, env, conditions) for a, t in zip(lit.args, terms, strict=True)
                     ):
                         holds = and_(*conditions)
                         for axis in axes_of(terms) - table.given:
@@ -566,8 +591,9 @@ class Engine:
             base = axis.name.split("~")[0]
             fresh = self.host.axis(f"{base}~{site}", axis.type, self.host.sites_of([axis]))
             if fresh in mapping.values():
-                fresh = self.host.axis(f"{base}~{site}.{len(mapping)}", axis.type,
-                                       self.host.sites_of([axis]))  # fmt: skip
+                fresh = self.host.axis(
+                    f"{base}~{site}.{len(mapping)}", axis.type, self.host.sites_of([axis])
+                )
             mapping[axis] = fresh
         exprs = {old: axis_value(new) for old, new in mapping.items()}
         memo: dict[int, Expr] = {}
@@ -582,9 +608,10 @@ class Engine:
             # Symbols that were called as axes: put the symbols back.
             for arg, term in zip(lit.args, terms, strict=True):
                 actual = resolve(arg, env)
-                if isinstance(actual, Expr) and isinstance(term, Expr) and term.op == "axis":
-                    if term.data.name.startswith("κ") and actual is not term:
-                        keyed[term.data] = actual
+                if not isinstance(actual, Expr) or not isinstance(term, Expr) or actual is term:
+                    continue
+                if term.op == "axis" and term.data.name.startswith("κ"):
+                    keyed[term.data] = actual
         if keyed:
             memo: dict[int, Expr] = {}
             terms = tuple(map_symbols(t, lambda e: substitute(e, keyed, memo)) for t in terms)
@@ -618,8 +645,9 @@ class Engine:
             for drawn, extra in self.host.draw(lit, answer, index, answers):
                 env = list(state.env)
                 conditions: list[Expr] = []
-                pairs = zip((*lit.keys, *lit.drawn), (*answer.terms[: len(lit.keys)], *drawn),
-                            strict=True)  # fmt: skip
+                pairs = zip(
+                    (*lit.keys, *lit.drawn), (*answer.terms[: len(lit.keys)], *drawn), strict=True
+                )
                 if all(unify(a, t, env, conditions) for a, t in pairs):
                     both = and_(state.condition, answer.condition, extra, *conditions)
                     if both is not FALSE:
@@ -633,11 +661,12 @@ class Engine:
         if rule.evaluate_head:
             head = tuple(
                 self.host.evaluate(resolve(a, state.env), rule.span, rule.timed)
-                if _computes(a) else resolve(a, state.env)
+                if _computes(a)
+                else resolve(a, state.env)
                 for a in rule.head
-            )  # fmt: skip
+            )
             env, conditions = list(state.env), [state.condition]
-            shifted = tuple(_shift(a, offset) for a in table.args)
+            shifted = tuple(shift(a, offset) for a in table.args)
             if not all(unify(a, h, env, conditions) for a, h in zip(shifted, head, strict=True)):
                 return
             terms = tuple(resolve(a, env) for a in head)
@@ -708,9 +737,7 @@ class Engine:
         for state in table.consumers:
             self.tasks.append((state, answer))
 
-    def _canonical_axes(
-        self, table: Table, terms: tuple, condition: Expr
-    ) -> tuple[tuple, Expr]:
+    def _canonical_axes(self, table: Table, terms: tuple, condition: Expr) -> tuple[tuple, Expr]:
         """Name the axes of an answer by argument, so that answers can be compared."""
         mapping: dict[Axis, Expr] = {}
         for i, term in enumerate(terms):
@@ -761,202 +788,12 @@ class Engine:
             rows = [a for a in table.answers.values() if a.condition is not FALSE]
             for row in rows:
                 row.derivations = []
-            table.final = self._merge(table, rows)
+            table.final = merge(self.clauses, self.host, table, rows)
             table.answers = {}
-
-    def _merge(self, table: Table, rows: list[Answer]) -> list[Answer]:
-        """Join the answers that have the same keys into one, by cases."""
-        values = self.clauses.values.get(table.pred, frozenset())
-        if not values or len(rows) < 2:
-            return rows
-        functional = table.pred in self.clauses.drawn or table.pred in self.clauses.fluents
-        groups: dict[Any, list[Answer]] = {}
-        for row in rows:
-            keys = tuple(t for i, t in enumerate(row.terms) if i not in values)
-            groups.setdefault(key_of(keys), []).append(row)
-        out: list[Answer] = []
-        for group in groups.values():
-            out += self._merge_group(table, group, values, functional)
-        return out
-
-    def _merge_group(
-        self, table: Table, group: list[Answer], values: frozenset[int], functional: bool
-    ) -> list[Answer]:
-        if len(group) == 1:
-            return group
-        if not _mergeable(group, values):
-            return group
-        overlaps = [
-            (a, b)
-            for i, a in enumerate(group)
-            for b in group[i + 1 :]
-            if not exclusive(a.condition, b.condition)
-        ]
-        if overlaps and not functional:
-            return group
-        for a, b in overlaps:
-            self._disagreement(table, a, b, values)
-        terms = list(group[0].terms)
-        for i in values:
-            terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
-        merged = Answer(tuple(terms), or_(*(a.condition for a in group)), group[0].span)
-        for axis in merged.condition.axes - axes_of(merged.terms) - table.given:
-            merged.condition = any_(axis, merged.condition)
-        return [merged]
-
-    def _disagreement(self, table: Table, a: Answer, b: Answer, values: frozenset[int]) -> None:
-        """Two clauses that may apply together must give the same value."""
-        pairs = [(as_expr(x), as_expr(y)) for i in values
-                 for x, y in zip(atoms_of(a.terms[i]), atoms_of(b.terms[i]), strict=True)]  # fmt: skip
-        same = and_(*(eq(x, y) for x, y in pairs))
-        if same is TRUE:
-            return
-        certain = same is FALSE and (
-            a.condition is b.condition or TRUE in (a.condition, b.condition)
-        )
-        if certain and all(is_const(x) and is_const(y) for x, y in pairs):
-            mine, others = (atom_text(table.pred, r.terms) for r in (a, b))
-            raise ProgramError(
-                Diagnostic(
-                    "E307",
-                    f"two clauses give {table.pred} different values at the same time: "
-                    f"{mine} and {others}",
-                    b.span,
-                    "let their bodies exclude each other, or make the argument a key with "
-                    f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
-                )
-            )
-        self.host.conflict(table, and_(a.condition, b.condition, not_(same)))
-
-
-# ---------------------------------------------------------------- terms and tables
 
 
 def _computes(term: Any) -> bool:
     return type(term) is Compound and (term.functor, len(term.args)) in FUNCTIONS
 
 
-def _shift(term: Any, offset: int) -> Any:
-    """Move the variables of a call behind those of a clause."""
-    kind = type(term)
-    if kind is V:
-        return V(term.i + offset)
-    if kind in (str, int, float) or not parts(term):
-        return term
-    if kind is tuple:
-        return tuple(_shift(t, offset) for t in term)
-    if kind is Compound:
-        return Compound(term.functor, tuple(_shift(t, offset) for t in term.args))
-    if kind is Cons:
-        return Cons(tuple(_shift(t, offset) for t in term.items), _shift(term.tail, offset))
-    return term
-
-
-def _count_variables(args: tuple) -> int:
-    return len({leaf.i for a in args for leaf in atoms_of(a) if type(leaf) is V})
-
-
-def number_variables(args: tuple) -> tuple:
-    """Number the unbound variables of a call by first appearance."""
-    if not any(type(a) is V or parts(a) for a in args):
-        return args
-    numbers: dict[int, int] = {}
-
-    def change(term: Any) -> Any:
-        kind = type(term)
-        if kind is V:
-            return V(numbers.setdefault(term.i, len(numbers)))
-        if kind is tuple:
-            return tuple([change(t) for t in term])
-        if not parts(term):
-            return term
-        if kind is Compound:
-            return Compound(term.functor, tuple([change(t) for t in term.args]))
-        if kind is Cons:
-            return Cons(tuple([change(t) for t in term.items]), change(term.tail))
-        return term
-
-    return tuple([change(a) for a in args])
-
-
-def _replace(term: Any, value: CondList, items: tuple) -> Any:
-    if term is value or term == value:
-        return items
-    kind = type(term)
-    if kind is tuple:
-        return tuple(_replace(t, value, items) for t in term)
-    return term
-
-
-def unfold(value: CondList, span: Span | None) -> Iterator[tuple[tuple, Expr]]:
-    """All the lists that a conditional list can be, each with its condition."""
-    uncertain = [c for _, c in value.items if c is not TRUE]
-    if len(uncertain) > MAX_UNFOLD:
-        raise ProgramError(
-            Diagnostic(
-                "E316",
-                f"this list has {len(uncertain)} uncertain items, so it can be any of "
-                f"2^{len(uncertain)} lists",
-                span,
-                "take only its length, sum, minimum or maximum, which need not spell it out",
-            )
-        )
-    found: list[tuple[tuple, Expr]] = [((), TRUE)]
-    for term, condition in value.items:
-        longer = [((*items, term), and_(holds, condition)) for items, holds in found]
-        if condition is not TRUE:
-            longer += [(items, and_(holds, not_(condition))) for items, holds in found]
-        found = [(items, holds) for items, holds in longer if holds is not FALSE]
-    yield from found
-
-
-def _shape(term: Any) -> Any:
-    """The structure of a term with its leaves left out."""
-    kind = type(term)
-    if kind is tuple:
-        return ("list", tuple(_shape(t) for t in term))
-    if kind is Compound:
-        return (term.functor, tuple(_shape(t) for t in term.args))
-    return None
-
-
-def _mergeable(group: list[Answer], values: frozenset[int]) -> bool:
-    """Whether all values have one structure, and leaves of a common type."""
-    for i in values:
-        if any(type(a.terms[i]) is CondList for a in group):
-            return False
-        shapes = {_shape(a.terms[i]) for a in group}
-        if len(shapes) > 1:
-            return False
-        columns = zip(*(list(atoms_of(a.terms[i])) for a in group), strict=True)
-        for column in columns:
-            types = [as_expr(x).type for x in column]
-            joined = types[0]
-            for other in types[1:]:
-                both = join(joined, other)
-                if both is None or isinstance(both, Real) != isinstance(joined, Real) and any(
-                    is_const(as_expr(x)) and isinstance(x, int) for x in column
-                ) and all(is_const(as_expr(x)) for x in column):
-                    return False
-                joined = both
-    return True
-
-
-def _merge_terms(branches: list[tuple[Expr, Any]]) -> Any:
-    first = branches[0][1]
-    kind = type(first)
-    if all(key_of(t) == key_of(first) for _, t in branches):
-        return first
-    if kind is tuple:
-        return tuple(
-            _merge_terms([(c, t[i]) for c, t in branches]) for i in range(len(first))
-        )
-    if kind is Compound:
-        merged = tuple(
-            _merge_terms([(c, t.args[i]) for c, t in branches]) for i in range(len(first.args))
-        )
-        return Compound(first.functor, merged)
-    return case([(c, as_expr(t)) for c, t in branches])
-
-
-__all__ = ["Answer", "Engine", "Host", "Split", "State", "Table", "atom_text", "unfold"]
+__all__ = ["Answer", "Engine", "Host", "Split", "State", "Table", "atom_text"]

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 from nesymm.compiler.algebra import NotANumber, arithmetic, compute, is_const
 from nesymm.compiler.expr import TIME, Axis, Expr, make
-from nesymm.compiler.runtime import Compound, Cons, CondList, Text, V, as_expr, show
+from nesymm.compiler.runtime import Compound, CondList, Cons, Text, V, as_expr, show
 from nesymm.compiler.step import InputDecl, Parameter
-from nesymm.compiler.types import BOOL, INF, Int, Real, Tensor, Type
+from nesymm.compiler.types import BOOL, INF, Enum, Int, Real, Tensor, Type
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.builtins import FUNCTION_CONSTANTS, FUNCTIONS
 
@@ -46,8 +46,7 @@ class Evaluator:
             return value
         if type(value) in (int, float):
             return value
-        fail("E308", f"a number is needed here, not {_what(value)}", span,
-             _number_cure(value))  # fmt: skip
+        fail("E308", f"a number is needed here, not {_what(value)}", span, _number_cure(value))
 
     def value(self, term: Any, span: Span | None, timed: bool = True) -> Any:
         """A number or a symbol; atoms, lists and texts are returned as they are."""
@@ -55,8 +54,12 @@ class Evaluator:
         if kind in (int, float, Expr):
             return term
         if kind is V:
-            fail("E302", "a variable in this arithmetic has no value yet", span,
-                 "bind it by a literal to the left")  # fmt: skip
+            fail(
+                "E302",
+                "a variable in this arithmetic has no value yet",
+                span,
+                "bind it by a literal to the left",
+            )
         if kind is str:
             if term == "t" and timed:
                 return TIME
@@ -72,8 +75,12 @@ class Evaluator:
             return self.network(term, span, timed)
         op = FUNCTIONS.get((term.functor, len(term.args)))
         if op is None:
-            fail("E308", f"{show(term)} is not arithmetic", span,
-                 "declare a network with `:- network(…)`, or compute it in the body")  # fmt: skip
+            fail(
+                "E308",
+                f"{show(term)} is not arithmetic",
+                span,
+                "declare a network with `:- network(…)`, or compute it in the body",
+            )
         args = [self.number(a, span, timed) for a in term.args]
         try:
             if all(type(a) in (int, float) for a in args):
@@ -88,8 +95,12 @@ class Evaluator:
             fail("E308", f"a number is needed here, not {_what(error.operand)}", span)
         except (ZeroDivisionError, ValueError, OverflowError) as error:
             shown = show(Compound(term.functor, tuple(args)))
-            fail("E314", f"{shown} has no value: {error}", span,
-                 "guard it with a comparison to the left")  # fmt: skip
+            fail(
+                "E314",
+                f"{shown} has no value: {error}",
+                span,
+                "guard it with a comparison to the left",
+            )
 
     # ------------------------------------------------------------ parameters
 
@@ -100,11 +111,14 @@ class Evaluator:
         full = name + (f"[{','.join(concrete)}]" if concrete else "")
         axes = []
         for symbol in symbols:
-            if not isinstance(symbol.type, Int) or math.isinf(symbol.type.size):
-                if symbol.type.__class__.__name__ != "Enum":
-                    fail("E306", f"the parameter {name} is indexed by an unbounded value", span,
-                         "declare the domain of the value with `:- domain(…)`")  # fmt: skip
-            axes.append(Axis(f"{name}.{len(axes)}", symbol.type))  # type: ignore[arg-type]
+            if not isinstance(symbol.type, Int | Enum) or math.isinf(symbol.type.size):
+                fail(
+                    "E306",
+                    f"the parameter {name} is indexed by an unbounded value",
+                    span,
+                    "declare the domain of the value with `:- domain(…)`",
+                )
+            axes.append(Axis(f"{name}.{len(axes)}", symbol.type))
         start = float(initial) if type(initial) in (int, float) else None
         known = self.parameters.get(full)
         if known is None:
@@ -142,8 +156,12 @@ class Evaluator:
                 stack.extend(reversed(arg))
             elif type(arg) is str and arg in self.tensors:
                 if self.tensors[arg].timed:
-                    fail("E203", f"the input {arg} changes over time; say at which step", span,
-                         f"write `{arg}@t` or `{arg}@0`")  # fmt: skip
+                    fail(
+                        "E203",
+                        f"the input {arg} changes over time; say at which step",
+                        span,
+                        f"write `{arg}@t` or `{arg}@0`",
+                    )
                 yield make("input", (), (arg, "now"), Tensor(None))
             elif type(arg) is Compound and arg.functor == "@":
                 yield self._tensor_at(arg, span)
@@ -155,8 +173,12 @@ class Evaluator:
                 if isinstance(value, Expr) or type(value) in (int, float):
                     yield as_expr(value)
                     continue
-                fail("E109", f"{_what(value)} cannot be passed to the network {term.functor}",
-                     span, f"declare a tensor with `:- input({show(value)}).`, or pass numbers")  # fmt: skip
+                fail(
+                    "E109",
+                    f"{_what(value)} cannot be passed to the network {term.functor}",
+                    span,
+                    f"declare a tensor with `:- input({show(value)}).`, or pass numbers",
+                )
 
     def _tensor_at(self, arg: Compound, span: Span | None) -> Expr:
         name, when = arg.args

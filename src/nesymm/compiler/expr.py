@@ -103,7 +103,8 @@ _NO_AXES: frozenset[Axis] = frozenset()
 
 
 def make(op: str, args: tuple[Expr, ...] = (), data: Any = None, type_: Type = BOOL) -> Expr:
-    key = (op, *map(id, args), data, type(data), type_)
+    # Conditions are the many; their type need not be hashed.
+    key = (op, *map(id, args), data) if type_ is BOOL else (op, *map(id, args), data, type_)
     found = _interned.get(key)
     if found is not None:
         return found
@@ -149,7 +150,11 @@ def postorder(roots: Iterable[Expr]) -> Iterator[Expr]:
                 continue
             seen.add(id(node))
             stack.append((node, True))
-            below = node.data[0].definitions if node.op == "lfp" else node.args
+            below = node.args
+            if node.op == "lfp" and id(node.data[0]) not in seen:
+                # The first atom of a system that is met brings all its definitions.
+                seen.add(id(node.data[0]))
+                below = node.data[0].definitions
             stack.extend((arg, False) for arg in reversed(below) if id(arg) not in seen)
 
 

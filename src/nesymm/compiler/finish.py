@@ -262,9 +262,7 @@ def _refuse_equalities(step: StepProgram, equalities: dict[Expr, Span | None]) -
             continue
         if not any(isinstance(a.type, Real) for a in node.args):
             continue
-        for below in postorder(
-            a for a in node.args if isinstance(a.type, Real)
-        ):
+        for below in postorder(a for a in node.args if isinstance(a.type, Real)):
             random = below.op == "rv" and below.data in continuous
             carried = (
                 below.op == "slot"
@@ -273,9 +271,12 @@ def _refuse_equalities(step: StepProgram, equalities: dict[Expr, Span | None]) -
                 and _carries_continuous(step, below.data[0], continuous)
             )
             if random or carried:
-                fail("E311", "a continuous value is tested for equality, which it never meets",
-                     equalities.get(node), "compare it with `<` or `>`, or observe it: "
-                     "`observe(x, 1.5).`")  # fmt: skip
+                fail(
+                    "E311",
+                    "a continuous value is tested for equality, which it never meets",
+                    equalities.get(node),
+                    "compare it with `<` or `>`, or observe it: `observe(x, 1.5).`",
+                )
 
 
 def _carries_continuous(step: StepProgram, slot: str, continuous: set[str]) -> bool:
@@ -305,9 +306,13 @@ def _check_continuous_evidence(step: StepProgram) -> None:
                     continue
                 below = [n for n in postorder((value,)) if n.op == "rv" and n.data in continuous]
                 if below and not isinstance(value.type, Int):
-                    fail("E311", "the observed value is computed from a continuous variable, so "
-                         "it has no density of its own here", observation.span,
-                         "observe the random variable itself, or draw the observed one with `~`")  # fmt: skip
+                    fail(
+                        "E311",
+                        "the observed value is computed from a continuous variable, so "
+                        "it has no density of its own here",
+                        observation.span,
+                        "observe the random variable itself, or draw the observed one with `~`",
+                    )
 
 
 __all__ = ["Iterable", "finish", "map_expressions"]

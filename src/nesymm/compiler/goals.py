@@ -69,8 +69,12 @@ def _compare(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     for arg in lit.args:
         term = resolve(arg, env)
         if type(term) is V:
-            fail("E302", "a variable in this comparison has no value yet", lit.span,
-                 "bind it by a literal to the left")  # fmt: skip
+            fail(
+                "E302",
+                "a variable in this comparison has no value yet",
+                lit.span,
+                "bind it by a literal to the left",
+            )
         terms.append(host.evaluator.value(term, lit.span, lit.timed))
     a, b = terms
     if lit.name in ("=:=", "=\\=") and (_is_term(a) or _is_term(b)):
@@ -147,8 +151,12 @@ def _between(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         return
     lo, hi = _bounds(low)[0], (INF if high is INF else _bounds(high)[1])
     if lo == -INF or hi == INF:
-        fail("E305", "between/3 would count without end here", lit.span,
-             "give it bounds that are known, or declare their domain")  # fmt: skip
+        fail(
+            "E305",
+            "between/3 would count without end here",
+            lit.span,
+            "give it bounds that are known, or declare their domain",
+        )
     if hi < lo:
         return
     symbolic = isinstance(low, Expr) or isinstance(high, Expr)
@@ -327,8 +335,12 @@ def _distance(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         points.append([as_expr(host.evaluator.number(i, lit.span, lit.timed)) for i in items])
     a, b = points
     if len(a) != len(b) or not a:
-        fail("E308", f"the points have {len(a)} and {len(b)} coordinates", lit.span,
-             "distance/3 takes two numbers or two lists of the same length")  # fmt: skip
+        fail(
+            "E308",
+            f"the points have {len(a)} and {len(b)} coordinates",
+            lit.span,
+            "distance/3 takes two numbers or two lists of the same length",
+        )
     gaps = [arithmetic("abs", arithmetic("sub", x, y)) for x, y in zip(a, b, strict=True)]
     if metric == "chebyshev":
         total = gaps[0]
@@ -344,8 +356,9 @@ def _distance(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
             total = arithmetic("add", total, arithmetic("mul", gap, gap))
         total = arithmetic("sqrt", total)
     else:
-        fail("E308", "this metric is not known", lit.span,
-             "write chebyshev, manhattan or euclidean")  # fmt: skip
+        fail(
+            "E308", "this metric is not known", lit.span, "write chebyshev, manhattan or euclidean"
+        )
     return _bind(env, (lit.args[2], _plain(total)))
 
 
@@ -404,9 +417,7 @@ _GOALS: dict[str, Callable[[Any, BuiltinLit, Env], Results]] = {
     "select": _select,
     "distance": _distance,
     "number": _kind(_is_number),
-    "integer": _kind(
-        lambda t: type(t) is int or (isinstance(t, Expr) and isinstance(t.type, Int))
-    ),
+    "integer": _kind(lambda t: type(t) is int or (isinstance(t, Expr) and isinstance(t.type, Int))),
     "float": _kind(
         lambda t: type(t) is float or (isinstance(t, Expr) and isinstance(t.type, Real))
     ),

@@ -40,7 +40,9 @@ class State:
 
     def frozen(self) -> tuple:
         """A hashable image of the state."""
-        slots = tuple((n, tuple(sorted(s.items(), key=repr))) for n, s in sorted(self.slots.items()))
+        slots = tuple(
+            (n, tuple(sorted(s.items(), key=repr))) for n, s in sorted(self.slots.items())
+        )
         return slots, tuple(sorted(self.statics.items(), key=repr))
 
 
@@ -164,9 +166,15 @@ class World:
         current = [False] * len(system.definitions)
         while True:
             inner = World(
-                self.step, self.time, self.last, self.state, self.inputs, self.choose,
-                self.networks, self.parameters,
-            )  # fmt: skip
+                self.step,
+                self.time,
+                self.last,
+                self.state,
+                self.inputs,
+                self.choose,
+                self.networks,
+                self.parameters,
+            )
             inner.drawn = self.drawn
             inner.fixpoints = {**self.fixpoints, id(system): current}
             following = [bool(inner.value(d)) for d in system.definitions]
@@ -307,9 +315,7 @@ class World:
         slots = {}
         for slot in self.step.slots:
             slots[slot.name] = self._next_slot(slot)
-        statics = {
-            (n, k): v for (n, k), v in self.drawn.items() if self.variables[n].static
-        }
+        statics = {(n, k): v for (n, k), v in self.drawn.items() if self.variables[n].static}
         return State(slots, statics)
 
     def _next_slot(self, slot: Slot) -> dict[Key, tuple]:
@@ -323,7 +329,9 @@ class World:
 
 def places(axes: tuple[Axis, ...]) -> list[Place]:
     """Every combination of values along some axes."""
-    return [dict(zip(axes, combo, strict=True)) for combo in product(*(domain(a.type) for a in axes))]
+    return [
+        dict(zip(axes, combo, strict=True)) for combo in product(*(domain(a.type) for a in axes))
+    ]
 
 
 def _along(axis: Axis, place: Place) -> list[Place]:

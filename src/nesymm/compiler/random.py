@@ -124,9 +124,14 @@ class Variables:
         return f"{base}({','.join('*' if c is None else show(c) for c in concrete)})"
 
     def declare(
-        self, pred: Pred, number: int, derivation: int, identity: Identity,
-        variable: RandomVariable, span: Span | None,
-    ) -> tuple[str, tuple[Expr, ...]]:  # fmt: skip
+        self,
+        pred: Pred,
+        number: int,
+        derivation: int,
+        identity: Identity,
+        variable: RandomVariable,
+        span: Span | None,
+    ) -> tuple[str, tuple[Expr, ...]]:
         """Register a variable; returns its name and the keys of this reference to it."""
         name = self.name(pred, number, derivation, identity.concrete)
         own = tuple(
@@ -163,22 +168,26 @@ class Variables:
 
     # ------------------------------------------------------------ choices
 
-    def choose(
-        self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]
-    ) -> Expr:
+    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr:
         """The condition that a probabilistic clause picks one of its options."""
         bindings = [resolve(v, env) for v in lit.variables]
         for name, term in zip(lit.names, bindings, strict=True):
             if not is_ground(term):
-                fail("E303", f"the variable {name} of this probabilistic clause is not bound",
-                     lit.span, "bind it in the body, or call the predicate with it known")  # fmt: skip
+                fail(
+                    "E303",
+                    f"the variable {name} of this probabilistic clause is not bound",
+                    lit.span,
+                    "bind it in the body, or call the predicate with it known",
+                )
         identity = identify(bindings, lit.names)
         if not siblings and any(has_symbol(b) for b in bindings):
-            fail("E305", "a recursion chooses at random along values only known at run time",
-                 lit.span, "let the recursion run over constants, or look one step back")  # fmt: skip
-        same = [
-            s for s in siblings if _same(identify(s.terms, lit.names), identity)
-        ] or [answer]
+            fail(
+                "E305",
+                "a recursion chooses at random along values only known at run time",
+                lit.span,
+                "let the recursion run over constants, or look one step back",
+            )
+        same = [s for s in siblings if _same(identify(s.terms, lit.names), identity)] or [answer]
         derivation = next((i for i, s in enumerate(same) if s is answer), 0)
         chosen = self._choice_variable(lit, env, identity, derivation, answer)
         # Two derivations with the same bindings are one grounding, and share its draw.
@@ -204,8 +213,12 @@ class Variables:
             params.append(self._probability(evaluator, value, term.span or head.span, many))
         total = sum(p.data for p in params if is_const(p))
         if total > 1 + 1e-9:
-            fail("E112", f"the probabilities of this disjunction add up to {total:g}", lit.span,
-                 "let them add up to at most 1")  # fmt: skip
+            fail(
+                "E112",
+                f"the probabilities of this disjunction add up to {total:g}",
+                lit.span,
+                "let them add up to at most 1",
+            )
         option = params[lit.option]
         if is_const(option) and option.data == 0:
             return FALSE
@@ -225,24 +238,38 @@ class Variables:
             family = "choice"
         neural = False
         variable = RandomVariable(
-            "", family, tuple(params) if not many else (tuple(params),), (), answer.condition,
-            type_, support, head.time is None, neural, label,
-        )  # fmt: skip
+            "",
+            family,
+            tuple(params) if not many else (tuple(params),),
+            (),
+            answer.condition,
+            type_,
+            support,
+            head.time is None,
+            neural,
+            label,
+        )
         name, keys = self.declare(head.pred, lit.number, derivation, identity, variable, lit.span)
         rv = make("rv", keys, name, type_)
         return rv if not many else eq(rv, const(lit.option))
 
-    def _probability(
-        self, evaluator: Evaluator, term: Any, span: Span | None, many: bool
-    ) -> Expr:
+    def _probability(self, evaluator: Evaluator, term: Any, span: Span | None, many: bool) -> Expr:
         if not is_ground(term) and not (type(term) is Compound and term.functor == "$param"):
-            fail("E303", "this probability is not known when the clause is used", span,
-                 "bind its variable in the body")  # fmt: skip
+            fail(
+                "E303",
+                "this probability is not known when the clause is used",
+                span,
+                "bind its variable in the body",
+            )
         if type(term) is Compound and term.functor in evaluator.networks:
             raw = evaluator.network(term, span, True)
             if not isinstance(raw, Expr) or raw.type != Real():
-                fail("E110", f"a probability is one number; {term.functor} has more outputs",
-                     span, f"declare `:- network({term.functor}, 1).`")  # fmt: skip
+                fail(
+                    "E110",
+                    f"a probability is one number; {term.functor} has more outputs",
+                    span,
+                    f"declare `:- network({term.functor}, 1).`",
+                )
             return make("sigmoid", (raw,), type_=Real(0, 1))
         evaluator.constraint = "simplex" if many else "unit"
         try:
@@ -250,8 +277,12 @@ class Variables:
         finally:
             evaluator.constraint = "real"
         if is_const(value) and not 0 <= value.data <= 1:
-            fail("E111", f"a probability lies between 0 and 1, this one is {value.data:g}", span,
-                 "write it as a fraction: 30 % is `0.3`")  # fmt: skip
+            fail(
+                "E111",
+                f"a probability lies between 0 and 1, this one is {value.data:g}",
+                span,
+                "write it as a fraction: 30 % is `0.3`",
+            )
         return value
 
     # ------------------------------------------------------------ draws
@@ -263,8 +294,9 @@ class Variables:
         n = len(lit.keys)
         keys, raw = answer.terms[:n], answer.terms[n:]
         key_names = [f"k{i}" for i in range(n)]
-        for i, a in enumerate(x for j, x in enumerate(lit.clause.head.args)
-                              if j not in lit.clause.drawn):  # fmt: skip
+        for i, a in enumerate(
+            x for j, x in enumerate(lit.clause.head.args) if j not in lit.clause.drawn
+        ):
             key_names[i] = getattr(a, "name", key_names[i])
         identity = identify(keys, key_names)
         same = [s for s in siblings if _same(identify(s.terms[:n], key_names), identity)]
@@ -275,12 +307,24 @@ class Variables:
         type_, support = self._support(family, params, span)
         loose = {a for p in params for e in (p if isinstance(p, tuple) else (p,)) for a in e.axes}
         if loose - set(identity.axes):
-            fail("E307", "the parameters differ along an axis that is not a key of the variable",
-                 span, "make the variable that tells them apart an argument of the head")  # fmt: skip
+            fail(
+                "E307",
+                "the parameters differ along an axis that is not a key of the variable",
+                span,
+                "make the variable that tells them apart an argument of the head",
+            )
         variable = RandomVariable(
-            "", family.name, params, (), answer.condition, type_, support,
-            lit.clause.head.time is None, neural, lit.clause.head.pred.name,
-        )  # fmt: skip
+            "",
+            family.name,
+            params,
+            (),
+            answer.condition,
+            type_,
+            support,
+            lit.clause.head.time is None,
+            neural,
+            lit.clause.head.pred.name,
+        )
         name, refs = self.declare(
             lit.clause.head.pred, lit.number, derivation, identity, variable, span
         )
@@ -293,8 +337,10 @@ class Variables:
         """The parameters as expressions, and whether one network gives them all."""
         evaluator = self.host.evaluator
         first = raw[0]
-        if type(first) is Compound and first.functor in evaluator.networks and (
-            family.name == "categorical" or len(raw) == 1
+        if (
+            type(first) is Compound
+            and first.functor in evaluator.networks
+            and (family.name == "categorical" or len(raw) == 1)
         ):
             whole = evaluator.whole_network(first, span, timed)
             shape = evaluator.networks[first.functor]
@@ -340,9 +386,13 @@ class Variables:
         return tuple(const(t) for t in term)
 
     def _check_outputs(
-        self, family: Family, net: str, shape: tuple[int, ...] | None, raw: tuple,
+        self,
+        family: Family,
+        net: str,
+        shape: tuple[int, ...] | None,
+        raw: tuple,
         span: Span | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if shape is None:
             return
         outputs = 1
@@ -351,12 +401,20 @@ class Variables:
         if family.name == "categorical":
             wanted = len(raw[1]) if type(raw[1]) is tuple else outputs
             if outputs != wanted:
-                fail("E110", f"{net} has {outputs} outputs, but there are {wanted} values to "
-                     "choose from", span, f"declare `:- network({net}, {wanted}).`")  # fmt: skip
+                fail(
+                    "E110",
+                    f"{net} has {outputs} outputs, but there are {wanted} values to choose from",
+                    span,
+                    f"declare `:- network({net}, {wanted}).`",
+                )
         elif outputs % len(family.params):
-            fail("E110", f"{net} has {outputs} outputs; {family.name} needs "
-                 f"{len(family.params)} ({', '.join(family.params)})", span,
-                 f"declare `:- network({net}, {len(family.params)}).`")  # fmt: skip
+            fail(
+                "E110",
+                f"{net} has {outputs} outputs; {family.name} needs "
+                f"{len(family.params)} ({', '.join(family.params)})",
+                span,
+                f"declare `:- network({net}, {len(family.params)}).`",
+            )
 
     def _check_parameters(self, family: Family, params: list[Param], span: Span | None) -> None:
         for name, constraint, param in zip(family.params, family.constraints, params, strict=True):
@@ -366,27 +424,41 @@ class Variables:
                     if any(x < 0 for x in numbers):
                         fail("E111", "a probability is negative", span)
                     if abs(sum(numbers) - 1) > 1e-6:
-                        fail("E112", f"the probabilities of this categorical add up to "
-                             f"{sum(numbers):g}", span, "let them add up to 1")  # fmt: skip
+                        fail(
+                            "E112",
+                            f"the probabilities of this categorical add up to {sum(numbers):g}",
+                            span,
+                            "let them add up to 1",
+                        )
                 continue
             if not is_const(param):
                 continue
             value = param.data
             if constraint == "unit" and not 0 <= value <= 1:
-                fail("E111", f"a probability lies between 0 and 1, this one is {value:g}", span,
-                     "write it as a fraction: 30 % is `0.3`")  # fmt: skip
+                fail(
+                    "E111",
+                    f"a probability lies between 0 and 1, this one is {value:g}",
+                    span,
+                    "write it as a fraction: 30 % is `0.3`",
+                )
             if constraint == "positive" and value <= 0:
-                fail("E111", f"the {name} of {family.name} must be positive, it is {value:g}",
-                     span)  # fmt: skip
+                fail("E111", f"the {name} of {family.name} must be positive, it is {value:g}", span)
         if family.name == "categorical":
             ps, values = params
             if isinstance(ps, tuple) and isinstance(values, tuple) and len(ps) != len(values):
-                fail("E110", f"there are {len(ps)} probabilities for {len(values)} values", span,
-                     "give one probability per value")  # fmt: skip
+                fail(
+                    "E110",
+                    f"there are {len(ps)} probabilities for {len(values)} values",
+                    span,
+                    "give one probability per value",
+                )
         if family.name in ("uniform", "uniform_int"):
             low, high = params
-            if isinstance(low, Expr) and isinstance(high, Expr) and is_const(low) and (
-                is_const(high) and low.data > high.data
+            if (
+                isinstance(low, Expr)
+                and isinstance(high, Expr)
+                and is_const(low)
+                and (is_const(high) and low.data > high.data)
             ):
                 fail("E110", f"{family.name} from {low.data:g} to {high.data:g} is empty", span)
 
@@ -408,11 +480,15 @@ class Variables:
                     low, high = 0.0, bounds[0].hi  # type: ignore[union-attr]
                 else:
                     low, high = bounds[0].lo, bounds[1].hi  # type: ignore[union-attr]
-                if not all(isinstance(b, Int) for b in bounds[:2 - (family.name == "binomial")]):
+                if not all(isinstance(b, Int) for b in bounds[: 2 - (family.name == "binomial")]):
                     fail("E308", f"the bounds of {family.name} are whole numbers", span)
                 if high - low > 10**7:
-                    fail("E306", f"the bounds of {family.name} are not known", span,
-                         "declare the domain of the value with `:- domain(…)`")  # fmt: skip
+                    fail(
+                        "E306",
+                        f"the bounds of {family.name} are not known",
+                        span,
+                        "declare the domain of the value with `:- domain(…)`",
+                    )
                 type_ = Int(int(low), int(high))
                 return type_, tuple(range(int(low), int(high) + 1))
             case "multivariate_normal":
@@ -422,8 +498,9 @@ class Variables:
         if any(isinstance(p, Expr) and isinstance(p.type, Tensor) for p in params) and not (
             len(params) == 1 and self._scalar(family, params[0])
         ):
-            shapes = [p.type.shape for p in params
-                      if isinstance(p, Expr) and isinstance(p.type, Tensor)]  # fmt: skip
+            shapes = [
+                p.type.shape for p in params if isinstance(p, Expr) and isinstance(p.type, Tensor)
+            ]
             return Tensor(shapes[0] if len(params) > 1 else None), None
         assert family.value is not None
         return family.value, None
@@ -447,9 +524,14 @@ class Variables:
         return type_
 
     def _bind(
-        self, rv: Expr, support: tuple | None, drawn: int, family: Family,
-        params: tuple[Param, ...], span: Span | None,
-    ) -> Iterator[tuple[tuple, Expr]]:  # fmt: skip
+        self,
+        rv: Expr,
+        support: tuple | None,
+        drawn: int,
+        family: Family,
+        params: tuple[Param, ...],
+        span: Span | None,
+    ) -> Iterator[tuple[tuple, Expr]]:
         if isinstance(rv.type, Tensor) and family.name == "multivariate_normal" and drawn > 1:
             if rv.type.shape not in (None, (drawn,)):
                 fail("E110", f"the mean has {rv.type.shape} entries, the head draws {drawn}", span)
@@ -462,13 +544,20 @@ class Variables:
             fail("E110", f"{family.name} draws one value, the head has {drawn}", span)
         if drawn > 1:
             if any(type(v) is not tuple or len(v) != drawn for v in support):
-                fail("E110", f"the head draws {drawn} values at once, so each outcome must be a "
-                     f"list of {drawn}", span, "for example `[[1, 1], [1, 2]]`")  # fmt: skip
+                fail(
+                    "E110",
+                    f"the head draws {drawn} values at once, so each outcome must be a "
+                    f"list of {drawn}",
+                    span,
+                    "for example `[[1, 1], [1, 2]]`",
+                )
             columns = [[v[i] for v in support] for i in range(drawn)]
         elif any(type(v) is tuple for v in support) or rv.type != self._value_type(support):
             columns = [list(support)]
-        elif isinstance(rv.type, Int) and rv.type == Int(0, len(support) - 1) and (
-            support != tuple(range(len(support)))
+        elif (
+            isinstance(rv.type, Int)
+            and rv.type == Int(0, len(support) - 1)
+            and (support != tuple(range(len(support))))
         ):
             # Outcomes of no common type: the variable is the position of the outcome.
             for i, value in enumerate(support):

@@ -43,8 +43,9 @@ def masses(variable: RandomVariable, params: tuple) -> list[tuple[Any, float]]:
             weights = [float(low <= v <= high) / (high - low + 1) for v in support]
         case "binomial":
             n, p = params
-            weights = [math.comb(n, v) * p**v * (1 - p) ** (n - v) if v <= n else 0.0
-                       for v in support]  # fmt: skip
+            weights = [
+                math.comb(n, v) * p**v * (1 - p) ** (n - v) if v <= n else 0.0 for v in support
+            ]
         case _:
             raise NesymmError(f"the reference interpreter does not know {variable.family}")
     values = range(len(support)) if _by_position(variable) else support
@@ -91,7 +92,9 @@ def density(variable: RandomVariable, params: tuple, value: Any) -> float:
             return params[0] * (1 - params[0]) ** value
         case "gamma":
             a, b = params
-            return math.exp(a * math.log(b) + (a - 1) * math.log(value) - b * value - math.lgamma(a))
+            return math.exp(
+                a * math.log(b) + (a - 1) * math.log(value) - b * value - math.lgamma(a)
+            )
         case "beta":
             a, b = params
             log_b = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
@@ -99,9 +102,9 @@ def density(variable: RandomVariable, params: tuple, value: Any) -> float:
     raise NesymmError(f"the reference interpreter has no density for {variable.family}")
 
 
-def worlds(run: Callable[[Callable[[RandomVariable, Key, tuple], Any]], Any]) -> Iterator[
-    tuple[float, Any]
-]:
+def worlds(
+    run: Callable[[Callable[[RandomVariable, Key, tuple], Any]], Any],
+) -> Iterator[tuple[float, Any]]:
     """Run `run(choose)` once for every combination of draws that it asks for."""
     script: list[tuple[list[tuple[Any, float]], int]] = []
     while True:
@@ -162,18 +165,28 @@ def infer(
         scores: dict[str, float] = {}
         for state, mass in belief.values():
 
-            def run(choose: Any, state: State = state, time: int = time,
-                    now: Mapping = now, seen: Mapping = seen) -> Any:  # fmt: skip
-                world = World(step, time, horizon, state, now, choose, networks or {},
-                              parameters or {})  # fmt: skip
+            def run(
+                choose: Any,
+                state: State = state,
+                time: int = time,
+                now: Mapping = now,
+                seen: Mapping = seen,
+            ) -> Any:
+                world = World(
+                    step, time, horizon, state, now, choose, networks or {}, parameters or {}
+                )
                 weight = 1.0
                 for observation in step.observations:
                     weight *= world.observed(observation, seen)
                     if weight == 0:
                         return 0.0, None, ()
                 world.check_flags()
-                answers = [a for q in step.queries if _asked_now(q, world, time, horizon)
-                           for a in world.asked(q)]  # fmt: skip
+                answers = [
+                    a
+                    for q in step.queries
+                    if _asked_now(q, world, time, horizon)
+                    for a in world.asked(q)
+                ]
                 return weight, world.next_state(), answers
 
             for probability, (weight, new, answers) in worlds(run):

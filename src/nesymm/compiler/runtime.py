@@ -150,6 +150,10 @@ def parts(term: Any) -> tuple:
 
 def atoms_of(term: Any) -> Iterator[Any]:
     """The leaves of a term: constants, symbols and variables."""
+    kind = type(term)
+    if kind is str or kind is int or kind is Expr or kind is V:
+        yield term
+        return
     stack = [term]
     while stack:
         current = stack.pop()
@@ -176,7 +180,10 @@ def symbols(term: Any) -> list[Expr]:
 def axes_of(terms: Iterable[Any]) -> set[Axis]:
     found: set[Axis] = set()
     for term in terms:
-        if isinstance(term, Expr):
+        kind = type(term)
+        if kind is str or kind is int:
+            continue
+        if kind is Expr:
             found |= term.axes
         elif parts(term):
             for leaf in symbols(term):
@@ -286,6 +293,58 @@ def _unify_lists(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
     return pairs
 
 
+def shift(term: Any, offset: int) -> Any:
+    """Move the variables of a call behind those of a clause."""
+    kind = type(term)
+    if kind is V:
+        return V(term.i + offset)
+    if kind in (str, int, float) or not parts(term):
+        return term
+    if kind is tuple:
+        return tuple(shift(t, offset) for t in term)
+    if kind is Compound:
+        return Compound(term.functor, tuple(shift(t, offset) for t in term.args))
+    if kind is Cons:
+        return Cons(tuple(shift(t, offset) for t in term.items), shift(term.tail, offset))
+    return term
+
+
+def count_variables(args: tuple) -> int:
+    return len({leaf.i for a in args for leaf in atoms_of(a) if type(leaf) is V})
+
+
+def number_variables(args: tuple) -> tuple:
+    """Number the unbound variables of a call by first appearance."""
+    if not any(type(a) is V or parts(a) for a in args):
+        return args
+    numbers: dict[int, int] = {}
+
+    def change(term: Any) -> Any:
+        kind = type(term)
+        if kind is V:
+            return V(numbers.setdefault(term.i, len(numbers)))
+        if kind is tuple:
+            return tuple([change(t) for t in term])
+        if not parts(term):
+            return term
+        if kind is Compound:
+            return Compound(term.functor, tuple([change(t) for t in term.args]))
+        if kind is Cons:
+            return Cons(tuple([change(t) for t in term.items]), change(term.tail))
+        return term
+
+    return tuple([change(a) for a in args])
+
+
+def replace_list(term: Any, value: CondList, items: tuple) -> Any:
+    if term is value or term == value:
+        return items
+    kind = type(term)
+    if kind is tuple:
+        return tuple(replace_list(t, value, items) for t in term)
+    return term
+
+
 _PLAIN = "abcdefghijklmnopqrstuvwxyz"
 _INFIX = {"+", "-", "*", "/", "//", "mod", "**", "^", ":", "=", "<", ">", "=<", ">=", "is"}
 
@@ -314,6 +373,7 @@ def show(term: Any) -> str:
 
 def quote(name: str) -> str:
     plain = name[:1] in _PLAIN and name[:1] and all(c.isalnum() or c == "_" for c in name)
-    if plain or name in ("[]", "!", ";", ",") or (name and all(c in "+-*/\\^<>=~:.?@#&" for c in name)):
+    symbolic = name and all(c in "+-*/\\^<>=~:.?@#&" for c in name)
+    if plain or symbolic or name in ("[]", "!", ";", ","):
         return name
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"

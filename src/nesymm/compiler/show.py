@@ -58,14 +58,17 @@ def _text(expr: Expr, names: dict[int, str], precedence: int) -> str:
         return f"({text})" if precedence > 4 else text
     if op in _INFIX:
         symbol, own = _INFIX[op]
-        parts = [_sub(a, names, own + (i > 0 and op not in ("and", "or")))
-                 for i, a in enumerate(args)]  # fmt: skip
+        parts = [
+            _sub(a, names, own + (i > 0 and op not in ("and", "or"))) for i, a in enumerate(args)
+        ]
         text = symbol.join(parts)
         return f"({text})" if own < precedence else text
     match op:
         case "const":
-            return {True: "true", False: "false"}[data] if isinstance(data, bool) else (
-                show_term(data)
+            return (
+                {True: "true", False: "false"}[data]
+                if isinstance(data, bool)
+                else (show_term(data))
             )
         case "axis":
             return axis_text(data)
@@ -96,8 +99,10 @@ def _text(expr: Expr, names: dict[int, str], precedence: int) -> str:
             text = f"not {_sub(args[0], names, 3)}"
             return f"({text})" if precedence > 3 else text
         case "case":
-            parts = [f"{_sub(args[i], names, 0)}: {_sub(args[i + 1], names, 0)}"
-                     for i in range(0, len(args), 2)]  # fmt: skip
+            parts = [
+                f"{_sub(args[i], names, 0)}: {_sub(args[i + 1], names, 0)}"
+                for i in range(0, len(args), 2)
+            ]
             return "{" + "; ".join(parts) + "}"
         case "any":
             return f"any {axis_text(data)}: ({_sub(args[0], names, 0)})"
@@ -136,49 +141,78 @@ def show(step: StepProgram) -> str:
     def param(p: Param) -> str:
         return f"[{', '.join(text(e) for e in p)}]" if isinstance(p, tuple) else text(p)
 
-    section("inputs", [
-        f"{i.name}{'@t' if i.timed else ''}: "
-        + ("tensor" if i.tensor else ", ".join(map(str, i.fields)))
-        for i in step.inputs
-    ])  # fmt: skip
-    section("networks", [
-        f"{name}: {'outputs not declared' if shape is None else _shape(shape)}"
-        for name, shape in step.networks
-    ])  # fmt: skip
-    section("parameters", [
-        f"θ {_axes(p.name, p.axes)}: {p.constraint}"
-        + ("" if p.initial is None else f", starts at {p.initial:g}")
-        for p in step.parameters
-    ])  # fmt: skip
-    section("variables", [
-        f"{_axes(v.name, v.axes)} ~ {v.family}({', '.join(param(p) for p in v.params)})"
-        + (f" if {text(v.guard)}" if v.guard.data is not True else "")
-        + f"    {_kind(v, step.temporal)}"
-        + (f"\n    guide {v.guide[0]}({', '.join(param(p) for p in v.guide[1])})"
-           if v.guide else "")
-        for v in step.variables
-    ])  # fmt: skip
+    section(
+        "inputs",
+        [
+            f"{i.name}{'@t' if i.timed else ''}: "
+            + ("tensor" if i.tensor else ", ".join(map(str, i.fields)))
+            for i in step.inputs
+        ],
+    )
+    section(
+        "networks",
+        [
+            f"{name}: {'outputs not declared' if shape is None else _shape(shape)}"
+            for name, shape in step.networks
+        ],
+    )
+    section(
+        "parameters",
+        [
+            f"θ {_axes(p.name, p.axes)}: {p.constraint}"
+            + ("" if p.initial is None else f", starts at {p.initial:g}")
+            for p in step.parameters
+        ],
+    )
+    section(
+        "variables",
+        [
+            f"{_axes(v.name, v.axes)} ~ {v.family}({', '.join(param(p) for p in v.params)})"
+            + (f" if {text(v.guard)}" if v.guard.data is not True else "")
+            + f"    {_kind(v, step.temporal)}"
+            + (
+                f"\n    guide {v.guide[0]}({', '.join(param(p) for p in v.guide[1])})"
+                if v.guide
+                else ""
+            )
+            for v in step.variables
+        ],
+    )
     section("state", [row for s in step.slots for row in _slot_rows(s, text)])
-    section("observe", [
-        f"{_axes(o.name, o.axes)}{o.when or ''} = {_observed(o.value)}: "
-        + ("; ".join(f"{text(b.condition)}: {', '.join(map(text, b.values))}"
-                     for b in o.branches) if o.is_value else text(o.holds))
-        for o in step.observations
-    ])  # fmt: skip
-    section("query", [
-        f"{_axes(q.name, q.axes)}: {text(q.holds)}"
-        + (f"  values {', '.join(map(text, q.values))}" if q.values else "")
-        for q in step.queries
-    ])  # fmt: skip
+    section(
+        "observe",
+        [
+            f"{_axes(o.name, o.axes)}{o.when or ''} = {_observed(o.value)}: "
+            + (
+                "; ".join(
+                    f"{text(b.condition)}: {', '.join(map(text, b.values))}" for b in o.branches
+                )
+                if o.is_value
+                else text(o.holds)
+            )
+            for o in step.observations
+        ],
+    )
+    section(
+        "query",
+        [
+            f"{_axes(q.name, q.axes)}: {text(q.holds)}"
+            + (f"  values {', '.join(map(text, q.values))}" if q.values else "")
+            for q in step.queries
+        ],
+    )
     section("must not happen", [f"{f.message}: {text(f.condition)}" for f in step.flags])
     section("where", [f"{names[id(e)]} = {describe(e, names)}" for e in shared])
     section("least fixpoints", [row for row in _systems(step, names)])
-    section("clusters", [
-        ", ".join(c.variables)
-        + (f"  coupled along {', '.join(c.coupled)}" if c.coupled else "")
-        + (f"  through {', '.join(c.factors)}" if c.factors else "")
-        for c in step.clusters
-    ])  # fmt: skip
+    section(
+        "clusters",
+        [
+            ", ".join(c.variables)
+            + (f"  coupled along {', '.join(c.coupled)}" if c.coupled else "")
+            + (f"  through {', '.join(c.factors)}" if c.factors else "")
+            for c in step.clusters
+        ],
+    )
     lines.append(f"{len(step.nodes())} nodes")
     return "\n".join(lines) + "\n"
 

@@ -128,8 +128,9 @@ def read(host: Grounder, lit: CallLit, env: Env) -> Iterator[tuple[Env, Expr]]:
         for new, indices, condition in _match(host, lit, env, asked, block, ()):
             conditions = [condition, make("slot", indices, (name, "present"), BOOL)]
 
-            def fill(term: Any, indices: tuple = indices, name: str = name,
-                     block: Block = block) -> Any:  # fmt: skip
+            def fill(
+                term: Any, indices: tuple = indices, name: str = name, block: Block = block
+            ) -> Any:
                 return _fill(term, block.types, name, indices)
 
             terms = [fill(t) for t in block.template]
@@ -166,9 +167,15 @@ def _match(
 
 
 def _spread(
-    host: Grounder, lit: CallLit, position: int, variable: V, key: Along, env: Env,
-    indices: tuple[Expr, ...], condition: Expr,
-) -> list[tuple[Env, tuple[Expr, ...], Expr]]:  # fmt: skip
+    host: Grounder,
+    lit: CallLit,
+    position: int,
+    variable: V,
+    key: Along,
+    env: Env,
+    indices: tuple[Expr, ...],
+    condition: Expr,
+) -> list[tuple[Env, tuple[Expr, ...], Expr]]:
     """An unbound key: along an axis, or value by value where axes are not wanted."""
     site = f"{lit.site}.{position}"
     if host.vectorises(site):
@@ -240,9 +247,12 @@ def _key_type(
         if type_ is None:
             break
     if not isinstance(type_, Int | Enum) or not is_finite(type_):
-        fail("E306", f"argument {position + 1} of {pred} is a key, and its values are unbounded "
-             f"({type_})", group[0].span or span,
-             f"declare its domain: `:- domain({pred}, {position + 1}, 1..10).`")  # fmt: skip
+        fail(
+            "E306",
+            f"argument {position + 1} of {pred} is a key, and its values are unbounded ({type_})",
+            group[0].span or span,
+            f"declare its domain: `:- domain({pred}, {position + 1}, 1..10).`",
+        )
     return type_
 
 
@@ -260,19 +270,30 @@ def _values(
 
 
 def _template(
-    pred: Pred, column: list[tuple[Any, Expr]], types: list[Type], declared: Type | None,
+    pred: Pred,
+    column: list[tuple[Any, Expr]],
+    types: list[Type],
+    declared: Type | None,
     span: Span | None,
-) -> Any:  # fmt: skip
+) -> Any:
     first = column[0][0]
     kinds = {
-        (type(t), len(t) if type(t) is tuple else None,
-         (t.functor, len(t.args)) if type(t) is Compound else None)
-        if type(t) in (tuple, Compound) else None
+        (
+            type(t),
+            len(t) if type(t) is tuple else None,
+            (t.functor, len(t.args)) if type(t) is Compound else None,
+        )
+        if type(t) in (tuple, Compound)
+        else None
         for t, _ in column
-    }  # fmt: skip
+    }
     if len(kinds) > 1:
-        fail("E313", f"the clauses of {pred} give values of different structure", span,
-             "carry the same kind of value in all clauses")  # fmt: skip
+        fail(
+            "E313",
+            f"the clauses of {pred} give values of different structure",
+            span,
+            "carry the same kind of value in all clauses",
+        )
     if type(first) is tuple:
         return tuple(
             _template(pred, [(t[i], c) for t, c in column], types, None, span)
@@ -291,12 +312,20 @@ def _template(
         own = refine(as_expr(term), condition)
         type_ = own if type_ is None else join(type_, own)
         if type_ is None:
-            fail("E313", f"the clauses of {pred} give values of different types", span,
-                 "carry only numbers, or only terms, in one argument")  # fmt: skip
+            fail(
+                "E313",
+                f"the clauses of {pred} give values of different types",
+                span,
+                "carry only numbers, or only terms, in one argument",
+            )
     assert type_ is not None
     if isinstance(type_, Tensor):
-        fail("E313", f"{pred} would carry a tensor from step to step", span,
-             "carry numbers, and compute the tensor where it is used")  # fmt: skip
+        fail(
+            "E313",
+            f"{pred} would carry a tensor from step to step",
+            span,
+            "carry numbers, and compute the tensor where it is used",
+        )
     types.append(declared if declared is not None else type_)
     return Leaf(len(types) - 1)
 
@@ -385,9 +414,7 @@ def next_values(
             if clash is not FALSE:
                 flags.append(Flag(f"two clauses give {pred} different values", clash))
     present = or_(*(c for c, _ in rows))
-    columns = tuple(
-        case([(c, values[j]) for c, values in rows]) for j in range(len(block.types))
-    )
+    columns = tuple(case([(c, values[j]) for c, values in rows]) for j in range(len(block.types)))
     return present, columns, flags
 
 
@@ -415,8 +442,7 @@ def _place(
     memo: dict[int, Expr] = {}
     terms = tuple(map_symbols(t, lambda e: substitute(e, mapping, memo)) for t in answer.terms)
     resolved = [
-        eq(c[1], substitute(c[2], mapping, memo)) if isinstance(c, tuple) else c
-        for c in conditions
+        eq(c[1], substitute(c[2], mapping, memo)) if isinstance(c, tuple) else c for c in conditions
     ]
     condition = and_(*resolved, substitute(answer.condition, mapping, memo))
     return None if condition is FALSE else (condition, terms)

@@ -1,0 +1,34 @@
+"""Lists with uncertain items, spelt out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nesymm.compiler.algebra import and_, not_
+from nesymm.compiler.expr import FALSE, TRUE, Expr
+from nesymm.compiler.runtime import CondList
+from nesymm.errors import Diagnostic, ProgramError, Span
+
+MAX_UNFOLD = 12
+
+
+def unfold(value: CondList, span: Span | None) -> Iterator[tuple[tuple, Expr]]:
+    """All the lists that a conditional list can be, each with its condition."""
+    uncertain = [c for _, c in value.items if c is not TRUE]
+    if len(uncertain) > MAX_UNFOLD:
+        raise ProgramError(
+            Diagnostic(
+                "E316",
+                f"this list has {len(uncertain)} uncertain items, so it can be any of "
+                f"2^{len(uncertain)} lists",
+                span,
+                "take only its length, sum, minimum or maximum, which need not spell it out",
+            )
+        )
+    found: list[tuple[tuple, Expr]] = [((), TRUE)]
+    for term, condition in value.items:
+        longer = [((*items, term), and_(holds, condition)) for items, holds in found]
+        if condition is not TRUE:
+            longer += [(items, and_(holds, not_(condition))) for items, holds in found]
+        found = [(items, holds) for items, holds in longer if holds is not FALSE]
+    yield from found

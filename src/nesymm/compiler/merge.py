@@ -1,0 +1,142 @@
+"""Merging answers: one answer per key, its values given by cases.
+
+Answers would otherwise multiply along rule chains. Answers of a predicate that is
+functional in its keys (a drawn or carried value) are always merged, and where it cannot
+be proved that at most one of them applies, a run-time flag reports a conflict. Answers
+of other predicates are merged only if they evidently exclude each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nesymm.compiler.algebra import and_, any_, case, eq, exclusive, is_const, not_, or_
+from nesymm.compiler.clauses import Clauses
+from nesymm.compiler.expr import FALSE, TRUE, Expr
+from nesymm.compiler.runtime import Compound, CondList, as_expr, atoms_of, axes_of, key_of
+from nesymm.compiler.types import Real, join
+from nesymm.errors import Diagnostic, ProgramError
+
+if TYPE_CHECKING:
+    from nesymm.compiler.engine import Answer, Host, Table
+
+
+def merge(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:
+    """Join the answers that have the same keys into one, by cases."""
+    values = clauses.values.get(table.pred, frozenset())
+    if not values or len(rows) < 2:
+        return rows
+    functional = table.pred in clauses.drawn or table.pred in clauses.fluents
+    groups: dict[Any, list[Answer]] = {}
+    for row in rows:
+        keys = tuple(t for i, t in enumerate(row.terms) if i not in values)
+        groups.setdefault(key_of(keys), []).append(row)
+    out: list[Answer] = []
+    for group in groups.values():
+        out += _merge_group(host, table, group, values, functional)
+    return out
+
+
+def _merge_group(
+    host: Host, table: Table, group: list[Answer], values: frozenset[int], functional: bool
+) -> list[Answer]:
+    if len(group) == 1:
+        return group
+    if not _mergeable(group, values):
+        return group
+    overlaps = [
+        (a, b)
+        for i, a in enumerate(group)
+        for b in group[i + 1 :]
+        if not exclusive(a.condition, b.condition)
+    ]
+    if overlaps and not functional:
+        return group
+    for a, b in overlaps:
+        _disagreement(host, table, a, b, values)
+    terms = list(group[0].terms)
+    for i in values:
+        terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
+    from nesymm.compiler.engine import Answer
+
+    merged = Answer(tuple(terms), or_(*(a.condition for a in group)), group[0].span)
+    for axis in merged.condition.axes - axes_of(merged.terms) - table.given:
+        merged.condition = any_(axis, merged.condition)
+    return [merged]
+
+
+def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozenset[int]) -> None:
+    """Two clauses that may apply together must give the same value."""
+    pairs = [
+        (as_expr(x), as_expr(y))
+        for i in values
+        for x, y in zip(atoms_of(a.terms[i]), atoms_of(b.terms[i]), strict=True)
+    ]
+    same = and_(*(eq(x, y) for x, y in pairs))
+    if same is TRUE:
+        return
+    certain = same is FALSE and (a.condition is b.condition or TRUE in (a.condition, b.condition))
+    if certain and all(is_const(x) and is_const(y) for x, y in pairs):
+        from nesymm.compiler.engine import atom_text
+
+        mine, others = (atom_text(table.pred, r.terms) for r in (a, b))
+        raise ProgramError(
+            Diagnostic(
+                "E307",
+                f"two clauses give {table.pred} different values at the same time: "
+                f"{mine} and {others}",
+                b.span,
+                "let their bodies exclude each other, or make the argument a key with "
+                f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
+            )
+        )
+    host.conflict(table, and_(a.condition, b.condition, not_(same)))
+
+
+def _shape(term: Any) -> Any:
+    """The structure of a term with its leaves left out."""
+    kind = type(term)
+    if kind is tuple:
+        return ("list", tuple(_shape(t) for t in term))
+    if kind is Compound:
+        return (term.functor, tuple(_shape(t) for t in term.args))
+    return None
+
+
+def _mergeable(group: list[Answer], values: frozenset[int]) -> bool:
+    """Whether all values have one structure, and leaves of a common type."""
+    for i in values:
+        if any(type(a.terms[i]) is CondList for a in group):
+            return False
+        shapes = {_shape(a.terms[i]) for a in group}
+        if len(shapes) > 1:
+            return False
+        columns = zip(*(list(atoms_of(a.terms[i])) for a in group), strict=True)
+        for column in columns:
+            types = [as_expr(x).type for x in column]
+            joined = types[0]
+            for other in types[1:]:
+                both = join(joined, other)
+                if both is None or (
+                    isinstance(both, Real) != isinstance(joined, Real)
+                    and any(is_const(as_expr(x)) and isinstance(x, int) for x in column)
+                    and all(is_const(as_expr(x)) for x in column)
+                ):
+                    return False
+                joined = both
+    return True
+
+
+def _merge_terms(branches: list[tuple[Expr, Any]]) -> Any:
+    first = branches[0][1]
+    kind = type(first)
+    if all(key_of(t) == key_of(first) for _, t in branches):
+        return first
+    if kind is tuple:
+        return tuple(_merge_terms([(c, t[i]) for c, t in branches]) for i in range(len(first)))
+    if kind is Compound:
+        merged = tuple(
+            _merge_terms([(c, t.args[i]) for c, t in branches]) for i in range(len(first.args))
+        )
+        return Compound(first.functor, merged)
+    return case([(c, as_expr(t)) for c, t in branches])
