@@ -1,4 +1,4 @@
-"""Constructors that simplify: Boolean algebra, comparisons by bounds, reductions.
+"""Constructors that simplify: constants, Boolean algebra, comparisons by bounds.
 
 Everything here preserves meaning; nothing depends on it for correctness except that a
 condition which is *recognised* as false prunes a derivation, and that conditions
@@ -16,25 +16,15 @@ from nesymm.compiler.expr import (
     TRUE,
     Axis,
     Expr,
-    Substitution,
     make,
-    rewrite,
 )
 from nesymm.compiler.types import (
-    BOOL,
-    INF,
     Bool,
     Enum,
     Int,
     Real,
     Type,
     contains,
-    domain,
-    is_finite,
-    join,
-    like,
-    product_bounds,
-    quotient_bounds,
 )
 
 # ---------------------------------------------------------------- constants
@@ -173,16 +163,14 @@ def exclusive(a: Expr, b: Expr) -> bool:
 
 
 # Which of <, =, > a comparison admits between its operands.
-_ADMITS = {"eq": 0b010, "lt": 0b001, "le": 0b011}
-_FLIP = {0b000: 0b000, 0b001: 0b100, 0b010: 0b010, 0b011: 0b110}
-_FLIP |= {0b100: 0b001, 0b101: 0b101, 0b110: 0b011, 0b111: 0b111}
+ADMITS = {"eq": 0b010, "lt": 0b001, "le": 0b011}
+FLIP = {0b000: 0b000, 0b001: 0b100, 0b010: 0b010, 0b011: 0b110}
+FLIP |= {0b100: 0b001, 0b101: 0b101, 0b110: 0b011, 0b111: 0b111}
 
 
 def _contradictory(parts: Sequence[Expr]) -> bool:
     """Whether the comparisons among the parts cannot hold together."""
-    comparisons = [
-        p for p in parts if p.op in _ADMITS or (p.op == "not" and p.args[0].op in _ADMITS)
-    ]
+    comparisons = [p for p in parts if p.op in ADMITS or (p.op == "not" and p.args[0].op in ADMITS)]
     if len(comparisons) < 2:
         return False
     relations: dict[tuple[int, int], int] = {}
@@ -192,23 +180,23 @@ def _contradictory(parts: Sequence[Expr]) -> bool:
         negated = part.op == "not"
         literal = part.args[0] if negated else part
         a, b = literal.args
-        admits = _ADMITS[literal.op]
+        admits = ADMITS[literal.op]
         if negated:
             admits ^= 0b111
         key = (id(a), id(b))
         if key[0] > key[1]:
-            key, admits_key = (key[1], key[0]), _FLIP[admits]
+            key, admits_key = (key[1], key[0]), FLIP[admits]
         else:
             admits_key = admits
         relations[key] = relations.get(key, 0b111) & admits_key
         if relations[key] == 0:
             return True
-        for x, y, admitted in ((a, b, admits), (b, a, _FLIP[admits])):
+        for x, y, admitted in ((a, b, admits), (b, a, FLIP[admits])):
             if y.op != "const" or x.op == "const":
                 continue
             if isinstance(x.type, Int | Real):
                 lo, hi = bounds.get(id(x), (x.type.lo, x.type.hi))
-                lo, hi = _tighten(lo, hi, admitted, y.data, isinstance(x.type, Int))
+                lo, hi = tighten(lo, hi, admitted, y.data, isinstance(x.type, Int))
                 if lo > hi:
                     return True
                 bounds[id(x)] = (lo, hi)
@@ -223,7 +211,7 @@ def _contradictory(parts: Sequence[Expr]) -> bool:
     return False
 
 
-def _tighten(lo: float, hi: float, admits: int, value: float, whole: bool) -> tuple[float, float]:
+def tighten(lo: float, hi: float, admits: int, value: float, whole: bool) -> tuple[float, float]:
     """The bounds of x once `x admits value` is known."""
     step: float = 1 if whole else 0
     if admits == 0b010:
@@ -326,377 +314,3 @@ def within(value: Expr, type_: Type) -> Expr:
     if isinstance(type_, Enum) and isinstance(value.type, Enum):
         return or_(*(eq(value, const(v)) for v in value.type.values if v in type_.values))
     return FALSE
-
-
-# ---------------------------------------------------------------- arithmetic
-
-
-class NotANumber(Exception):
-    """An operand that has no number: a term, a truth value or a tensor."""
-
-    def __init__(self, operand: Expr):
-        self.operand = operand
-
-
-# As ProbLog computes: `/` gives a real number, `//` and `mod` round down, `round` rounds
-# halves to even.
-_UNARY = {
-    "neg": lambda x: -x,
-    "abs": abs,
-    "sqrt": math.sqrt,
-    "exp": math.exp,
-    "log": math.log,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tan": math.tan,
-    "atan": math.atan,
-    "tanh": math.tanh,
-    "floor": lambda x: math.floor(x),
-    "ceiling": lambda x: math.ceil(x),
-    "round": round,
-    "truncate": lambda x: math.trunc(x),
-    "sign": lambda x: (x > 0) - (x < 0) if isinstance(x, int) else math.copysign(1.0, x) * (x != 0),
-    "float": float,
-}
-_BINARY = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "div": lambda x, y: x / y,
-    "idiv": lambda x, y: x // y,
-    "mod": lambda x, y: x % y,
-    "min": min,
-    "max": max,
-    "pow": lambda x, y: x**y,
-}
-UNARY, BINARY = frozenset(_UNARY), frozenset(_BINARY)
-_WHOLE = {"floor", "ceiling", "round", "truncate"}
-
-
-def compute(op: str, *values: Any) -> Any:
-    """The one place where arithmetic on numbers is done; the interpreter uses it too."""
-    if len(values) == 1:
-        return _UNARY[op](values[0])
-    return _BINARY[op](*values)
-
-
-def arithmetic(op: str, *args: Expr) -> Expr:
-    for arg in args:
-        if not isinstance(arg.type, Int | Real):
-            raise NotANumber(arg)
-    if all(is_const(a) for a in args):
-        return const(compute(op, *(a.data for a in args)))
-    if op in ("add", "sub") and is_const(args[1]):
-        offset = args[1].data if op == "add" else -args[1].data
-        if type(offset) is int and offset == 0:
-            return args[0]
-        # x + 1 + 2 is x + 3: keeps chains of moves small.
-        if args[0].op == "add" and is_const(args[0].args[1]):
-            inner = args[0].args[1].data
-            if type(inner) is int and type(offset) is int:
-                return arithmetic("add", args[0].args[0], const(inner + offset))
-        if op == "sub" and type(offset) is int:
-            return arithmetic("add", args[0], const(offset))
-    if op == "add" and is_const(args[0]) and not is_const(args[1]):
-        return arithmetic("add", args[1], args[0])
-    if op == "sub" and args[0] is args[1] and isinstance(args[0].type, Int):
-        return const(0)
-    return make(op, args, type_=_result_type(op, [a.type for a in args]))
-
-
-def _result_type(op: str, types: list) -> Type:
-    a = types[0]
-    b = types[1] if len(types) > 1 else types[0]
-    match op:
-        case "add":
-            return like(a, b, a.lo + b.lo, a.hi + b.hi)
-        case "sub":
-            return like(a, b, a.lo - b.hi, a.hi - b.lo)
-        case "mul":
-            return like(a, b, *product_bounds(a, b))
-        case "neg":
-            return like(a, a, -a.hi, -a.lo)
-        case "abs":
-            low = 0 if a.lo <= 0 <= a.hi else min(abs(a.lo), abs(a.hi))
-            return like(a, a, low, max(abs(a.lo), abs(a.hi)))
-        case "min":
-            return like(a, b, min(a.lo, b.lo), min(a.hi, b.hi))
-        case "max":
-            return like(a, b, max(a.lo, b.lo), max(a.hi, b.hi))
-        case "div":
-            return Real(*quotient_bounds(a, b))
-        case "idiv":
-            lo, hi = quotient_bounds(a, b)
-            return like(a, b, _whole(lo, math.floor), _whole(hi, math.ceil))
-        case "mod":
-            if isinstance(a, Int) and isinstance(b, Int):
-                return Int(0 if b.lo > 0 else -INF, b.hi - 1 if b.lo > 0 else INF)
-            return Real()
-        case "sqrt" | "exp":
-            return Real(0, INF)
-        case "sign":
-            return like(a, a, -1, 1)
-        case "tanh" | "sin" | "cos":
-            return Real(-1, 1)
-        case "pow":
-            return Int() if isinstance(a, Int) and isinstance(b, Int) and b.lo >= 0 else Real()
-    if op in _WHOLE:
-        return Int(_whole(a.lo, math.floor), _whole(a.hi, math.ceil))
-    return Real()
-
-
-def _whole(x: float, rounding: Any) -> float:
-    return x if math.isinf(x) else rounding(x)
-
-
-def number(condition: Expr) -> Expr:
-    """1 where the condition holds, 0 elsewhere."""
-    if condition is TRUE:
-        return const(1)
-    if condition is FALSE:
-        return const(0)
-    return make("number", (condition,), type_=Int(0, 1))
-
-
-# ---------------------------------------------------------------- choice
-
-
-def case(branches: Sequence[tuple[Expr, Expr]]) -> Expr:
-    """The value of the first condition that holds; without meaning where none does."""
-    live: list[tuple[Expr, Expr]] = []
-    for condition, value in branches:
-        if condition is FALSE:
-            continue
-        known = next((i for i, (_, v) in enumerate(live) if v is value), None)
-        if known is not None and known == len(live) - 1:
-            live[known] = (or_(live[known][0], condition), value)
-        else:
-            live.append((condition, value))
-        if condition is TRUE:
-            break
-    if not live:
-        raise ValueError("a case needs a branch that can apply")
-    if len(live) == 1 or all(v is live[0][1] for _, v in live):
-        return live[0][1]
-    type_: Type | None = live[0][1].type
-    for _, value in live[1:]:
-        type_ = join(type_, value.type) if type_ is not None else None
-    if type_ is None:
-        raise TypeError("the branches of a case have no common type")
-    if isinstance(type_, Bool):
-        taken: list[Expr] = []
-        parts = []
-        for condition, value in live:
-            parts.append(and_(condition, *(not_(c) for c in taken), value))
-            taken.append(condition)
-        return or_(*parts)
-    return make("case", tuple(part for branch in live for part in branch), type_=type_)
-
-
-# ---------------------------------------------------------------- axes
-
-
-def substitute(expr: Expr, mapping: Substitution, memo: dict[int, Expr] | None = None) -> Expr:
-    """Replace axes by expressions; bound axes are never captured (names are unique)."""
-    if not mapping or not expr.axes or expr.axes.isdisjoint(mapping):
-        return expr
-
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "axis":
-            return mapping.get(node.data, node)
-        return rebuild(node, args)
-
-    return rewrite(expr, rule, memo, keep=lambda n: n.axes.isdisjoint(mapping))
-
-
-def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """The same operation on other arguments, simplified again."""
-    if args == node.args:
-        return node
-    match node.op:
-        case "and":
-            return and_(*args)
-        case "or":
-            return or_(*args)
-        case "not":
-            return not_(*args)
-        case "eq":
-            return eq(*args)
-        case "lt":
-            return lt(*args)
-        case "le":
-            return le(*args)
-        case "number":
-            return number(*args)
-        case "case":
-            pairs = list(zip(args[::2], args[1::2], strict=True))
-            if all(c is FALSE for c, _ in pairs):
-                return pairs[0][1]
-            return case(pairs)
-        case "any":
-            return any_(node.data, *args)
-        case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
-            return reduce_(node.op, node.data, *args)
-        case "lookup":
-            return lookup(node.data, *args)
-        case op if op in UNARY or op in BINARY:
-            return arithmetic(op, *args)
-    return make(node.op, args, node.data, node.type)
-
-
-def any_(axis: Axis, condition: Expr) -> Expr:
-    """Whether the condition holds for some value of the axis."""
-    if axis not in condition.axes:
-        return condition
-    if condition.op == "or":
-        return or_(*(any_(axis, part) for part in condition.args))
-    parts = conjuncts(condition)
-    # The one-point rule: some E with E = e and g(E) is g(e), if e is in range.
-    for part in parts:
-        if part.op != "eq":
-            continue
-        for this, other in (part.args, part.args[::-1]):
-            if this.op == "axis" and this.data == axis and axis not in other.axes:
-                rest = and_(*(p for p in parts if p is not part))
-                return and_(within(other, axis.type), substitute(rest, {axis: other}))
-    outside = [p for p in parts if axis not in p.axes]
-    (inside,), bound = _bind(axis, and_(*(p for p in parts if axis in p.axes)))
-    return and_(*outside, make("any", (inside,), bound))
-
-
-def _bind(axis: Axis, *parts: Expr) -> tuple[tuple[Expr, ...], Axis]:
-    """Name a bound axis by how deeply reductions are nested inside its scope.
-
-    Bound names then never clash with free ones (no capture), and reductions that differ
-    only in the name of their axis are one expression.
-    """
-    if axis.name.startswith("∃"):
-        return parts, axis
-    depth = max(p.binders for p in parts)
-    bound = Axis(f"∃{axis.name.split('~')[0]}{depth or ''}", axis.type)
-    mapping = {axis: axis_value(bound)}
-    return tuple(substitute(p, mapping) for p in parts), bound
-
-
-def reduce_(op: str, axis: Axis, condition: Expr, value: Expr) -> Expr:
-    """sum, min, max or pick of a value over the places where a condition holds."""
-    if op == "pick":
-        if axis not in value.axes:
-            return value
-        for part in conjuncts(condition):
-            if part.op == "eq":
-                for this, other in (part.args, part.args[::-1]):
-                    if this.op == "axis" and this.data == axis and axis not in other.axes:
-                        return substitute(value, {axis: other})
-    if op == "sum":
-        assert isinstance(value.type, Int | Real)
-        n = axis.size
-        lo, hi = min(0, n * value.type.lo), max(0, n * value.type.hi)
-        type_: Type = Int(lo, hi) if isinstance(value.type, Int) else Real(lo, hi)
-    else:
-        type_ = value.type
-    parts, bound = _bind(axis, condition, value)
-    return make(op, parts, bound, type_)
-
-
-# ---------------------------------------------------------------- constant tables
-
-
-def lookup(table: Any, *keys: Expr) -> Expr:
-    """An entry of a constant table; the caller has checked that the keys are in range."""
-    if all(is_const(k) for k in keys):
-        return const(table.entries.get(tuple(k.data for k in keys), table.default))
-    values = list(dict.fromkeys(table.entries.values()))
-    if table.default is not None:
-        values.append(table.default)
-    types: list[Type] = [const(v).type for v in values]
-    type_: Type | None = types[0]
-    for other in types[1:]:
-        type_ = join(type_, other) if type_ is not None else None
-    if type_ is None:
-        raise TypeError("the entries of a table have no common type")
-    return make("lookup", keys, table, BOOL if isinstance(types[0], Bool) else type_)
-
-
-def refine(expr: Expr, condition: Expr) -> Type:
-    """The type of an expression where a condition holds: bounds learned from it."""
-    known: dict[int, tuple[float, float]] = {}
-    for _ in range(2):
-        for part in conjuncts(condition):
-            negated = part.op == "not"
-            literal = part.args[0] if negated else part
-            if literal.op not in _ADMITS:
-                continue
-            a, b = literal.args
-            admits = _ADMITS[literal.op] ^ (0b111 if negated else 0)
-            for x, y, admitted in ((a, b, admits), (b, a, _FLIP[admits])):
-                if isinstance(x.type, Int | Real) and isinstance(y.type, Int | Real):
-                    ylo, yhi = known.get(id(y), (y.type.lo, y.type.hi))
-                    whole = isinstance(x.type, Int)
-                    lo, hi = known.get(id(x), (x.type.lo, x.type.hi))
-                    if admitted & 0b100 == 0 and yhi < INF:
-                        lo, hi = _tighten(lo, hi, 0b001 | (admitted & 0b010), yhi, whole)
-                    if admitted & 0b001 == 0 and ylo > -INF:
-                        lo, hi = _tighten(lo, hi, 0b100 | (admitted & 0b010), ylo, whole)
-                    if admitted == 0b101 and is_const(y):
-                        lo, hi = _tighten(lo, hi, admitted, y.data, whole)
-                    known[id(x)] = (lo, hi)
-    return _refined(expr, known, {})
-
-
-def _refined(expr: Expr, known: dict[int, tuple[float, float]], memo: dict[int, Type]) -> Type:
-    if id(expr) in memo:
-        return memo[id(expr)]
-    type_ = expr.type
-    if isinstance(type_, Int | Real):
-        if expr.op in BINARY or expr.op in UNARY:
-            below = [_refined(a, known, memo) for a in expr.args]
-            type_ = _result_type(expr.op, below)
-        elif expr.op == "case":
-            joined: Type | None = None
-            for value in expr.args[1::2]:
-                t = _refined(value, known, memo)
-                joined = t if joined is None else join(joined, t)
-            type_ = joined if isinstance(joined, Int | Real) else type_
-        if id(expr) in known and isinstance(type_, Int | Real):
-            lo, hi = known[id(expr)]
-            lo, hi = max(lo, type_.lo), min(hi, type_.hi)
-            type_ = Int(lo, hi) if isinstance(type_, Int) else Real(lo, hi)
-    memo[id(expr)] = type_
-    return type_
-
-
-def values_of(expr: Expr) -> list | None:
-    """The values an expression can take, if they are finitely many."""
-    return domain(expr.type) if is_finite(expr.type) else None
-
-
-__all__ = [
-    "BINARY",
-    "BOOL",
-    "UNARY",
-    "NotANumber",
-    "and_",
-    "any_",
-    "arithmetic",
-    "axis_value",
-    "case",
-    "compute",
-    "conjuncts",
-    "const",
-    "eq",
-    "exclusive",
-    "is_const",
-    "le",
-    "lookup",
-    "lt",
-    "not_",
-    "number",
-    "or_",
-    "rebuild",
-    "reduce_",
-    "refine",
-    "substitute",
-    "values_of",
-    "within",
-]

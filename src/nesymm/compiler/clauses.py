@@ -28,7 +28,9 @@ from nesymm.language.program import (
     Guide,
     Negation,
     Now,
+    Observation,
     Pred,
+    Query,
     Rule,
     Time,
 )
@@ -213,7 +215,8 @@ def compile_clauses(
         compiler.clause(number, clause)
     compiler.number = len(program.clauses)
     roots: dict[Any, Root] = {}
-    for statement in (*program.observations, *program.queries):
+    statements: list[Observation | Query] = [*program.observations, *program.queries]
+    for statement in statements:
         roots[id(statement)] = compiler.root(statement.atom, statement.body, statement.span)
     for guide in program.guides:
         roots[id(guide)] = compiler.guide(guide)

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from nesymm.compiler.algebra import conjuncts, or_, rebuild
+from nesymm.compiler.algebra import conjuncts, or_
+from nesymm.compiler.axes import rebuild
 from nesymm.compiler.expr import Expr, System, make, rewrite
+from nesymm.compiler.runtime import atom_text
 from nesymm.errors import Diagnostic, ProgramError, Span
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ Dependencies = dict[Expr, bool]  # atom -> whether it is needed to be false
 
 def break_cycles(group: list[Table]) -> None:
     """Set the condition of every answer of a group of mutually recursive tables."""
-    from nesymm.compiler.engine import atom_text
-
     definitions: dict[Expr, list[Expr]] = {}
     names: dict[Expr, str] = {}
     spans: dict[Expr, Span | None] = {}
@@ -34,7 +34,7 @@ def break_cycles(group: list[Table]) -> None:
             if answer.reference is None:
                 answer.reference = make("atom", data=("answer", id(answer)))
             definitions[answer.reference] = answer.derivations
-            names[answer.reference] = atom_text(table.pred, answer.terms)
+            names[answer.reference] = atom_text(table.pred.name, answer.terms)
             spans[answer.reference] = answer.span
         for reference, _ in table.negations:
             definitions[reference] = [

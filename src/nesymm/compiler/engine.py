@@ -14,16 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from nesymm.compiler.algebra import (
-    and_,
-    any_,
-    axis_value,
-    const,
-    eq,
-    not_,
-    or_,
-    substitute,
-)
+from nesymm.compiler.algebra import and_, axis_value, const, eq, not_, or_
+from nesymm.compiler.axes import any_, substitute
 from nesymm.compiler.clauses import (
     BuiltinLit,
     CallLit,
@@ -47,6 +39,7 @@ from nesymm.compiler.runtime import (
     Env,
     NeedsUnfolding,
     V,
+    atom_text,
     atoms_of,
     axes_of,
     count_variables,
@@ -56,7 +49,6 @@ from nesymm.compiler.runtime import (
     replace_list,
     resolve,
     shift,
-    show,
     unify,
 )
 from nesymm.compiler.tables import lookup_facts
@@ -154,7 +146,7 @@ class Table:
         self.symbolic_depth = 0
 
     def name(self) -> str:
-        return atom_text(self.pred, self.args)
+        return atom_text(self.pred.name, self.args)
 
 
 class State:
@@ -168,12 +160,6 @@ class State:
         self.body = body
         self.env = env
         self.condition = cond
-
-
-def atom_text(pred: Pred, args: tuple) -> str:
-    if not args:
-        return pred.name
-    return f"{pred.name}({','.join(show(a) if not isinstance(a, Expr) else repr(a) for a in args)})"
 
 
 class Engine:
@@ -418,7 +404,7 @@ class Engine:
     def _abstract(self, state: State, lit: CallLit, args: tuple) -> tuple:
         """How a functional predicate is called: values unbound, symbols in keys as axes."""
         values = self.clauses.values.get(lit.pred, frozenset())
-        out = []
+        out: list[Any] = []
         for i, arg in enumerate(args):
             if i in values:
                 out.append(V(10_000 + i))
@@ -586,7 +572,7 @@ class Engine:
         own = [a for a in axes_of(answer.terms) if a not in table.given]
         if not own:
             return answer.terms, answer.condition
-        mapping = {}
+        mapping: dict[Axis, Axis] = {}
         for axis in sorted(own, key=lambda a: a.name):
             base = axis.name.split("~")[0]
             fresh = self.host.axis(f"{base}~{site}", axis.type, self.host.sites_of([axis]))
@@ -796,4 +782,4 @@ def _computes(term: Any) -> bool:
     return type(term) is Compound and (term.functor, len(term.args)) in FUNCTIONS
 
 
-__all__ = ["Answer", "Engine", "Host", "Split", "State", "Table", "atom_text"]
+__all__ = ["Answer", "Engine", "Host", "Split", "State", "Table"]

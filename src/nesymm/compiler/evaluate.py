@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from nesymm.compiler.algebra import NotANumber, arithmetic, compute, is_const
+from nesymm.compiler.algebra import is_const
+from nesymm.compiler.arithmetic import NotANumber, arithmetic, compute
 from nesymm.compiler.expr import TIME, Axis, Expr, make
 from nesymm.compiler.runtime import Compound, CondList, Cons, Text, V, as_expr, show
 from nesymm.compiler.step import InputDecl, Parameter
@@ -109,7 +110,7 @@ class Evaluator:
         concrete = [show(i) for i in index if not isinstance(i, Expr)]
         symbols = [i for i in index if isinstance(i, Expr)]
         full = name + (f"[{','.join(concrete)}]" if concrete else "")
-        axes = []
+        axes: list[Axis] = []
         for symbol in symbols:
             if not isinstance(symbol.type, Int | Enum) or math.isinf(symbol.type.size):
                 fail(

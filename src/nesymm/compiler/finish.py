@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from nesymm.compiler.algebra import const, rebuild
+from nesymm.compiler.algebra import const
+from nesymm.compiler.axes import rebuild
 from nesymm.compiler.clusters import find_clusters
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import Expr, System, make, postorder, rewrite

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.algebra import (
-    and_,
-    arithmetic,
-    axis_value,
-    const,
-    eq,
-    le,
-    lt,
-    not_,
-    within,
-)
+from nesymm.compiler.algebra import and_, axis_value, const, eq, le, lt, not_, within
+from nesymm.compiler.arithmetic import arithmetic
 from nesymm.compiler.clauses import BuiltinLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Expr
@@ -111,7 +102,7 @@ def _unify(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
 def _not_unify(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     new = list(env)
     conditions: list[Expr] = []
-    if not unify(*lit.args, new, conditions):
+    if not unify(lit.args[0], lit.args[1], new, conditions):
         return _if(env, TRUE)
     return _if(env, not_(and_(*conditions)))
 
@@ -191,7 +182,10 @@ def _succ(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
 
 def _plus(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     a, b, c = (resolve(x, env) for x in lit.args)
-    number = lambda x: as_expr(host.evaluator.number(x, lit.span))  # noqa: E731
+
+    def number(term: Any) -> Expr:
+        return as_expr(host.evaluator.number(term, lit.span))
+
     if type(c) is V:
         return _bind(env, (c, _plain(arithmetic("add", number(a), number(b)))))
     if type(b) is V:

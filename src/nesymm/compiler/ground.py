@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from nesymm.compiler import collect, goals, state
-from nesymm.compiler.algebra import and_, any_, axis_value, case, const, eq, not_, or_, substitute
+from nesymm.compiler.algebra import and_, axis_value, const, eq, not_, or_
+from nesymm.compiler.axes import any_, case, substitute
 from nesymm.compiler.clauses import (
     BuiltinLit,
     CallLit,
@@ -25,7 +26,7 @@ from nesymm.compiler.clauses import (
     Root,
     compile_clauses,
 )
-from nesymm.compiler.engine import Answer, Engine, Split, Table, atom_text
+from nesymm.compiler.engine import Answer, Engine, Split, Table
 from nesymm.compiler.evaluate import Evaluator, fail
 from nesymm.compiler.expr import FALSE, TIME, TRUE, Axis, Expr, make
 from nesymm.compiler.finish import finish
@@ -35,6 +36,7 @@ from nesymm.compiler.runtime import (
     NeedsUnfolding,
     V,
     as_expr,
+    atom_text,
     axes_of,
     compile_term,
     has_symbol,
@@ -220,7 +222,7 @@ class Grounder:
                 for answer in answers:
                     self.queries.append(
                         QueryDecl(
-                            atom_text(pred, answer.terms),
+                            atom_text(pred.name, answer.terms),
                             None,
                             tuple(sorted(axes_of(answer.terms), key=lambda a: a.name)),
                             answer.condition,
@@ -354,7 +356,7 @@ class Grounder:
 
     def _label(self, pred: Pred, terms: tuple, keys: list[int]) -> str:
         fixed = [t for i, t in enumerate(terms) if i in keys and not isinstance(t, Expr)]
-        return atom_text(pred, tuple(fixed))
+        return atom_text(pred.name, tuple(fixed))
 
     def _observed_value(self, observation: Observation) -> Any:
         match observation.value:
@@ -382,7 +384,7 @@ class Grounder:
         ground_atom = not any(type(t) is V for t in root.term)
         if not answers and ground_atom:
             yield QueryDecl(
-                atom_text(pred, root.term) + suffix, time, (), FALSE, (), root.term, query.span
+                atom_text(pred.name, root.term) + suffix, time, (), FALSE, (), root.term, query.span
             )
         hidden = pred in self.program.self_valued
         for answer in answers:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from nesymm.compiler.algebra import BINARY, UNARY, compute
+from nesymm.compiler.arithmetic import BINARY, UNARY, compute
 from nesymm.compiler.expr import Axis, Expr
+from nesymm.compiler.runtime import atom_text, map_symbols
 from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 from nesymm.compiler.types import domain
 from nesymm.errors import NesymmError
@@ -295,9 +296,6 @@ class World:
 
     def asked(self, query: QueryDecl) -> list[tuple[str, bool]]:
         """The groundings of a query that hold in this world, by name."""
-        from nesymm.compiler.engine import Pred, atom_text
-        from nesymm.compiler.runtime import map_symbols
-
         if not query.axes and not query.values:
             return [(query.name, bool(self.value(query.holds)))]
         out = []
@@ -306,8 +304,8 @@ class World:
         for place in places(query.axes):
             if self.value(query.holds, place):
                 values = iter(self.value(v, place) for v in query.values)
-                terms = map_symbols(query.template, lambda _, v=values: next(v))
-                name = atom_text(Pred(base, len(terms)), terms) + suffix
+                terms = map_symbols(query.template, lambda _: next(values))  # noqa: B023
+                name = atom_text(base, terms) + suffix
                 out.append((name, True))
         return out
 

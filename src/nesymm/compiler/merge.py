@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.algebra import and_, any_, case, eq, exclusive, is_const, not_, or_
+from nesymm.compiler.algebra import and_, eq, exclusive, is_const, not_, or_
+from nesymm.compiler.axes import any_, case
 from nesymm.compiler.clauses import Clauses
 from nesymm.compiler.expr import FALSE, TRUE, Expr
-from nesymm.compiler.runtime import Compound, CondList, as_expr, atoms_of, axes_of, key_of
+from nesymm.compiler.runtime import (
+    Compound,
+    CondList,
+    as_expr,
+    atom_text,
+    atoms_of,
+    axes_of,
+    key_of,
+)
 from nesymm.compiler.types import Real, join
 from nesymm.errors import Diagnostic, ProgramError
 
@@ -77,9 +86,7 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
         return
     certain = same is FALSE and (a.condition is b.condition or TRUE in (a.condition, b.condition))
     if certain and all(is_const(x) and is_const(y) for x, y in pairs):
-        from nesymm.compiler.engine import atom_text
-
-        mine, others = (atom_text(table.pred, r.terms) for r in (a, b))
+        mine, others = (atom_text(table.pred.name, r.terms) for r in (a, b))
         raise ProgramError(
             Diagnostic(
                 "E307",

@@ -10,17 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.algebra import (
-    and_,
-    axis_value,
-    case,
-    const,
-    eq,
-    exclusive,
-    is_const,
-    lookup,
-    substitute,
-)
+from nesymm.compiler.algebra import and_, axis_value, const, eq, exclusive, is_const
+from nesymm.compiler.axes import case, lookup, substitute
 from nesymm.compiler.clauses import ChoiceLit, DrawLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, Table, make

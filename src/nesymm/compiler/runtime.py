@@ -377,3 +377,11 @@ def quote(name: str) -> str:
     if plain or symbolic or name in ("[]", "!", ";", ","):
         return name
     return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def atom_text(name: str, args: tuple) -> str:
+    """An atom as ProbLog prints it; symbols are shown as expressions."""
+    if not args:
+        return quote(name)
+    shown = (repr(a) if isinstance(a, Expr) else show(a) for a in args)
+    return f"{quote(name)}({','.join(shown)})"

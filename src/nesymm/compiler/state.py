@@ -14,21 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.algebra import (
-    and_,
-    any_,
-    axis_value,
-    case,
-    const,
-    eq,
-    exclusive,
-    not_,
-    or_,
-    reduce_,
-    refine,
-    substitute,
-    within,
-)
+from nesymm.compiler.algebra import and_, axis_value, const, eq, exclusive, le, not_, or_, within
+from nesymm.compiler.arithmetic import refine
+from nesymm.compiler.axes import any_, case, reduce_, substitute
 from nesymm.compiler.clauses import CallLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
@@ -405,16 +393,16 @@ def next_values(
         rows.append((condition, tuple(values)))
     if not rows:
         return FALSE, tuple(_anything(t) for t in block.types), flags
-    for i, (condition, values) in enumerate(rows):
-        for other, others in rows[i + 1 :]:
+    for i, (condition, row) in enumerate(rows):
+        for other, other_values in rows[i + 1 :]:
             if exclusive(condition, other):
                 continue
-            same = and_(*(eq(x, y) for x, y in zip(values, others, strict=True)))
+            same = and_(*(eq(x, y) for x, y in zip(row, other_values, strict=True)))
             clash = and_(condition, other, not_(same))
             if clash is not FALSE:
                 flags.append(Flag(f"two clauses give {pred} different values", clash))
     present = or_(*(c for c, _ in rows))
-    columns = tuple(case([(c, values[j]) for c, values in rows]) for j in range(len(block.types)))
+    columns = tuple(case([(c, row[j]) for c, row in rows]) for j in range(len(block.types)))
     return present, columns, flags
 
 
@@ -424,7 +412,8 @@ def _place(
     """An answer written along the axes of its block."""
     remaining = iter(axes)
     mapping: dict[Axis, Expr] = {}
-    conditions = []
+    conditions: list[Expr] = []
+    equalities: list[tuple[Expr, Expr]] = []
     for position, key in zip(keys, block.keys, strict=True):
         term = answer.terms[position]
         if not isinstance(key, Along):
@@ -438,13 +427,11 @@ def _place(
             if not contains(term.data.type, axis.type):
                 conditions.append(within(here, term.data.type))
         else:
-            conditions.append(("eq", here, as_expr(term)))
+            equalities.append((here, as_expr(term)))
     memo: dict[int, Expr] = {}
     terms = tuple(map_symbols(t, lambda e: substitute(e, mapping, memo)) for t in answer.terms)
-    resolved = [
-        eq(c[1], substitute(c[2], mapping, memo)) if isinstance(c, tuple) else c for c in conditions
-    ]
-    condition = and_(*resolved, substitute(answer.condition, mapping, memo))
+    conditions += [eq(here, substitute(term, mapping, memo)) for here, term in equalities]
+    condition = and_(*conditions, substitute(answer.condition, mapping, memo))
     return None if condition is FALSE else (condition, terms)
 
 
@@ -464,9 +451,7 @@ def _inside(value: Expr, type_: Type) -> Expr:
     if isinstance(type_, Enum):
         return within(value, type_)
     assert isinstance(type_, Int | Real)
-    bounds = []
-    from nesymm.compiler.algebra import le
-
+    bounds: list[Expr] = []
     if type_.lo > -INF:
         bounds.append(le(const(type_.lo), value))
     if type_.hi < INF:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nesymm.compiler.algebra import and_, any_, arithmetic, case, const, number, or_, reduce_
+from nesymm.compiler.algebra import and_, const, or_
+from nesymm.compiler.arithmetic import arithmetic, number
+from nesymm.compiler.axes import any_, case, reduce_
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
 from nesymm.compiler.runtime import as_expr, axes_of
 from nesymm.compiler.types import INF, Int, Real

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nesymm.compiler.algebra import and_, const, lookup, within
+from nesymm.compiler.algebra import and_, const, within
+from nesymm.compiler.axes import lookup
 from nesymm.compiler.expr import Expr, Table
 from nesymm.compiler.runtime import V, key_of
 from nesymm.compiler.types import Enum, Int, Type, join
@@ -28,10 +29,10 @@ def lookup_facts(
         return []
     domains: list[Int | Enum] = []
     for i in symbolic:
-        found = _domain([r[i] for r in wanted])
-        if found is None or not isinstance(args[i].type, type(found)):
+        hull = _domain([r[i] for r in wanted])
+        if hull is None or not isinstance(args[i].type, type(hull)):
             return None
-        domains.append(found)
+        domains.append(hull)
     keys = [args[i] for i in symbolic]
     in_range = and_(*(within(k, d) for k, d in zip(keys, domains, strict=True)))
     by_key: dict[tuple, list[tuple]] = {}
