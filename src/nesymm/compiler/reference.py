@@ -48,20 +48,7 @@ def masses(variable: RandomVariable, params: tuple) -> list[tuple[Any, float]]:
             ]
         case _:
             raise NesymmError(f"the reference interpreter does not know {variable.family}")
-    values = range(len(support)) if _by_position(variable) else support
-    return [(v, w) for v, w in zip(values, weights, strict=True) if w > 0]
-
-
-def _by_position(variable: RandomVariable) -> bool:
-    """Whether the variable is the position of its outcome, not the outcome."""
-    from nesymm.compiler.types import Int
-
-    assert variable.support is not None
-    return (
-        variable.family == "categorical"
-        and variable.type == Int(0, len(variable.support) - 1)
-        and not all(isinstance(v, int) for v in variable.support)
-    )
+    return [(v, w) for v, w in zip(variable.outcomes, weights, strict=True) if w > 0]
 
 
 def _softmax(logits: Any) -> list[float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nesymm.compiler.expr import Axis, Expr, postorder
-from nesymm.compiler.types import Type
+from nesymm.compiler.types import Int, Type
 from nesymm.errors import Span
 from nesymm.language.program import Time
 
@@ -90,6 +90,18 @@ class RandomVariable:
     @property
     def finite(self) -> bool:
         return self.support is not None
+
+    @property
+    def outcomes(self) -> tuple:
+        """The values that a reference to a finite variable takes, in order of its weights.
+
+        Where the listed values have no common type, they are their positions in the list.
+        """
+        assert self.support is not None
+        positions = self.type == Int(0, len(self.support) - 1) and not all(
+            isinstance(v, int) for v in self.support
+        )
+        return tuple(range(len(self.support))) if positions else self.support
 
     def expressions(self) -> Iterator[Expr]:
         yield self.guard

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import sqrt
 from unicodedata import east_asian_width
 
-from nesymm.draw.model import Edge, Graph, Node, is_active, validate
+from nesymm.draw.model import Edge, Graph, Node, exists, is_active, validate
 
 RADIUS = 22.0  # of the smallest circle, and half the height of every node
 GAP = 46.0  # between rows
@@ -34,7 +34,7 @@ def caption_of(edge: Edge, when: str = "") -> Caption:
     if not when and edge.last == edge.first:
         when = f"t={edge.first}"
     if when:
-        pieces.append((f"\u00a0{when}" if pieces else when, 0, 10.5))
+        pieces += [(" ", 0, 10.5)] * bool(pieces) + [(when, 0, 10.5)]
     return pieces
 
 
@@ -48,6 +48,7 @@ class Item:
     node: Node | None = None
     subscript: str = ""
     half: float = 1.0
+    hidden: bool = False  # it keeps its place, but is not there at this step
     x: float = 0.0
     y: float = 0.0
 
@@ -65,7 +66,7 @@ class Item:
 
 def _node_item(node: Node, row: int, column: int, subscript: str) -> Item:
     text = text_width(node.label, 14) + text_width(subscript, 10)
-    padding = {"input": 11.0, "query": 16.0}.get(node.kind, 13.0)
+    padding = 11.0 if node.kind == "input" else 16.0 if node.ringed else 13.0
     half = max(RADIUS, text / 2 + padding)
     return Item((node.id, column, -1, column), row, column, node, subscript, half)
 
@@ -111,7 +112,7 @@ def _assign_rows(graph: Graph) -> tuple[dict[str, int], range]:
     parents: dict[str, list[str]] = defaultdict(list)
     children: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
-        if not edge.lag and edge.source != edge.target:
+        if not edge.across and edge.source != edge.target:
             parents[edge.target].append(edge.source)
             children[edge.source].append(edge.target)
     late: set[str] = set()
@@ -209,10 +210,11 @@ def build(graph: Graph, steps: int | None) -> Layout:
         for node in graph.nodes:
             if node.temporal:
                 subscript = (node.subscript or "t") if steps is None else str(column)
-                put(_node_item(node, level[node.id], column, subscript))
+                item = put(_node_item(node, level[node.id], column, subscript))
+                item.hidden = steps is not None and not exists(node, column)
 
     for edge in graph.edges:
-        if edge.lag or edge.source == edge.target:
+        if edge.across or edge.source == edge.target:
             continue
         moving = is_temporal[edge.source] or is_temporal[edge.target]
         for column in range(columns) if moving else (0,):
@@ -220,6 +222,8 @@ def build(graph: Graph, steps: int | None) -> Layout:
                 continue
             a = layout.node(edge.source, column if is_temporal[edge.source] else -1)
             b = layout.node(edge.target, column if is_temporal[edge.target] else -1)
+            if a.hidden or b.hidden:
+                continue
             upwards = a.row > b.row
             if upwards:
                 a, b = b, a

@@ -10,18 +10,29 @@ Kind = Literal["variable", "input", "observed", "query", "derived"]
 
 @dataclass(frozen=True)
 class Node:
-    """A circle (or, for an input, a square). `temporal` nodes exist once per time step."""
+    """A circle (or, for an input, a square). `temporal` nodes exist once per time step.
+
+    A query has a ring; so has a node of another kind that is `asked` for as well. A temporal
+    node exists for `first` <= t <= `last`.
+    """
 
     id: str
     label: str
     subscript: str = ""
     kind: Kind = "variable"
     temporal: bool = False
+    asked: bool = False
+    first: int = 0
+    last: int | None = None
+
+    @property
+    def ringed(self) -> bool:
+        return self.asked or self.kind == "query"
 
 
 @dataclass(frozen=True)
 class Edge:
-    """`source` at time t - `lag` is a parent of `target` at time t.
+    """`source` at time t - `lag`, or at step 0 if `latched`, is a parent of `target` at time t.
 
     `label` names the network on the edge. The edge exists for `first` <= t <= `last`, so that
     `first=0, last=0` is an edge of the initial step only.
@@ -33,6 +44,12 @@ class Edge:
     label: str = ""
     first: int = 0
     last: int | None = None
+    latched: bool = False
+
+    @property
+    def across(self) -> bool:
+        """Whether it joins different steps."""
+        return self.lag > 0 or self.latched
 
 
 @dataclass(frozen=True)
@@ -52,12 +69,18 @@ def validate(graph: Graph) -> None:
                 raise ValueError(f"an edge mentions {end!r}, which is not a node of the graph")
         if edge.lag < 0:
             raise ValueError(f"the edge to {edge.target!r} has the negative lag {edge.lag}")
-        if edge.lag and not (nodes[edge.source].temporal and nodes[edge.target].temporal):
+        if edge.across and not (nodes[edge.source].temporal and nodes[edge.target].temporal):
             raise ValueError(
                 f"the edge from {edge.source!r} to {edge.target!r} has a lag, "
                 "but not both ends are temporal"
             )
 
 
+def exists(node: Node, time: int) -> bool:
+    return node.first <= time and (node.last is None or time <= node.last)
+
+
 def is_active(edge: Edge, time: int) -> bool:
-    return max(edge.first, edge.lag) <= time and (edge.last is None or time <= edge.last)
+    return max(edge.first, edge.lag, edge.latched) <= time and (
+        edge.last is None or time <= edge.last
+    )

@@ -36,9 +36,13 @@ def text_svg(pieces: Caption, x: float, y: float, color: str, anchor: float = 0.
     x -= anchor * sum(text_width(text, size) for text, _, size in pieces)
     body = ""
     for text, shift, size in pieces:
+        width = text_width(text, size)
+        if text.isspace():
+            x += width
+            continue
         place = f'x="{num(x)}" y="{num(y + shift)}" font-size="{num(size)}"'
         body += f'<text {place} fill="{color}">{_clean(text)}</text>'
-        x += text_width(text, size)
+        x += width
     return body
 
 
@@ -92,7 +96,7 @@ def paint(
     picture: Picture, layout: Layout, strokes: list[Stroke], fence: Sequence[Point] = ()
 ) -> None:
     """Add edges, then captions where there is room, then nodes."""
-    nodes = [item for row in layout.rows for item in row if item.node]
+    nodes = [item for row in layout.rows for item in row if item.node and not item.hidden]
     busy: list[_Box] = [
         (n.x - n.half - 2, n.y - RADIUS - 2, n.x + n.half + 2, n.y + RADIUS + 2) for n in nodes
     ]
@@ -199,7 +203,9 @@ _MEANING = {
 }
 
 
-def _shape(kind: Kind, x: float, y: float, half: float, high: float, name: str) -> str:
+def _shape(
+    kind: Kind, x: float, y: float, half: float, high: float, name: str, ring: bool = False
+) -> str:
     color, opacity = _FILLS[kind]
     if kind == "input":
         place = (
@@ -211,7 +217,7 @@ def _shape(kind: Kind, x: float, y: float, half: float, high: float, name: str) 
             f'ellipse class="{name}" cx="{num(x)}" cy="{num(y)}" rx="{num(half)}" ry="{num(high)}"'
         )
     shape = f'<{place} fill="{color}" fill-opacity="{opacity}"/>'
-    if kind == "query":
+    if ring:
         inset = 0.14 * high
         shape += (
             f'<ellipse cx="{num(x)}" cy="{num(y)}" rx="{num(half - inset)}" '
@@ -226,7 +232,7 @@ def _node_svg(item: Item) -> str:
     pieces: Caption = [(node.label, 0, 14)]
     if item.subscript:
         pieces.append((item.subscript, 4, 10))
-    shape = _shape(node.kind, item.x, item.y, item.half, RADIUS, "shape")
+    shape = _shape(node.kind, item.x, item.y, item.half, RADIUS, "shape", node.ringed)
     return f'<g class="node {node.kind}">{shape}{text_svg(pieces, item.x, item.y + 4.5, _INK)}</g>'
 
 
@@ -234,11 +240,13 @@ def legend_of(graph: Graph) -> Picture:
     """What the shapes mean, for the kinds that occur."""
     picture = Picture()
     kinds = {node.kind for node in graph.nodes}
+    if any(node.ringed for node in graph.nodes):
+        kinds.add("query")
     x = 0.0
     for kind, meaning in _MEANING.items():
         if kind in kinds:
             half = 7.0
-            picture.body.append(_shape(kind, x + half, 0, half, half, "swatch"))
+            picture.body.append(_shape(kind, x + half, 0, half, half, "swatch", kind == "query"))
             picture.body.append(text_svg([(meaning, 0, 11)], x + 20, 4, DARK_GREY, 0))
             end = x + 20 + text_width(meaning, 11)
             picture.cover((x, -8), (end, 8))

@@ -144,7 +144,7 @@ def _blocked(layout: Layout, item: Item, side: int) -> int:
 def plate_lags(graph: Graph, layout: Layout) -> list[Lag]:
     lags = []
     for edge in graph.edges:
-        if edge.lag:
+        if edge.across:
             a, b = layout.node(edge.source, 0), layout.node(edge.target, 0)
             hidden = {s: _blocked(layout, a, s) + _blocked(layout, b, s) for s in (1, -1)}
             middle = sum(item.x for item in layout.items.values()) / len(layout.items)
@@ -158,16 +158,22 @@ def unrolled_lags(graph: Graph, layout: Layout, dots: Callable[[int], Item]) -> 
     """Edges between columns; those that leave the last column lead to the dots."""
     lags = []
     for edge in graph.edges:
-        if not edge.lag:
+        if not edge.across:
             continue
-        for column in range(layout.columns):
-            a, time = layout.node(edge.source, column), column + edge.lag
-            if not is_active(edge, time):
+        last = layout.columns - 1
+        for time in range(1, layout.columns + max(1, edge.lag)):
+            column = 0 if edge.latched else time - edge.lag
+            if column < 0 or not is_active(edge, time):
                 continue
-            if time < layout.columns:
+            a = layout.node(edge.source, column)
+            if a.hidden:
+                continue
+            if time <= last:
                 b = layout.node(edge.target, time)
-                lags.append(_lag(layout, edge, a, b, (1, -1), over=edge.lag > 1))
-            elif column == layout.columns - 1:
+                if b.hidden:
+                    continue
+                lags.append(_lag(layout, edge, a, b, (1, -1), over=time - column > 1))
+            elif column == last:
                 b = dots(layout.node(edge.target, 0).row)
                 lags.append(_lag(layout, edge, a, b, (1, -1)))
     return lags

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nesymm.draw.layout import PAD, RADIUS, Item, Key, Layout, Point, caption_of
-from nesymm.draw.model import Graph
+from nesymm.draw.model import Edge, Graph
 from nesymm.draw.paint import (
     BLUE,
     DARK_GREY,
@@ -60,6 +60,10 @@ def both_svg(graph: Graph, steps: int = 3) -> str:
     return document(graph.title, both, legend_of(graph))
 
 
+def _since(edge: Edge) -> str:
+    return "from t=0" if edge.latched else f"t−{edge.lag}"
+
+
 def _frame(layout: Layout, lags: list[Lag]) -> tuple[float, float]:
     """The top and the bottom of the box around the temporal rows."""
     lanes = find_lanes(lags)
@@ -105,7 +109,7 @@ def _plate_picture(graph: Graph) -> Picture:
             back = approach(lag.entry, lag.target, x, ports, lanes)
             path = Path(out[0])
             path.rounded([*out[1:], *reversed(back)])
-            strokes.append(Stroke(path, caption_of(lag.edge, f"t−{lag.edge.lag}"), BLUE, True))
+            strokes.append(Stroke(path, caption_of(lag.edge, _since(lag.edge)), BLUE, True))
     paint(picture, layout, strokes, fence)
     return picture
 

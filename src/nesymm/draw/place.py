@@ -150,7 +150,7 @@ def _straighten(layout: Layout) -> None:
 
 def plate_layout(graph: Graph) -> Layout:
     layout = build(graph, None)
-    ends = [name for edge in graph.edges if edge.lag for name in (edge.source, edge.target)]
+    ends = [name for edge in graph.edges if edge.across for name in (edge.source, edge.target)]
     _order(layout, ends)
     _place(layout, range(len(layout.rows)))
     _straighten(layout)

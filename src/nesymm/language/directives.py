@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
-from nesymm.errors import Diagnostic, NesymmError, ProgramError
+from nesymm.errors import Diagnostic, NesymmError, ProgramError, Span
 from nesymm.language.program import Input, Pred
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
 
@@ -20,6 +22,8 @@ _FORMS = {
     "use_module": "`:- use_module(library(lists)).`",
 }
 _LIBRARIES = {"lists", "aggregate", "apply"}
+# Names that mean something where a constant would be replaced by its value.
+_TAKEN = {"t", "true", "false", "bool", "int", "real", "key", "value"}
 
 
 @dataclass
@@ -32,6 +36,10 @@ class Directives:
     fluents: dict[Pred, tuple[bool, ...]] = field(default_factory=dict)
     time_args: dict[tuple[str, int], int] = field(default_factory=dict)
     terms: dict[str, Term] = field(default_factory=dict)
+    # Constants whose declaration was refused: no second message for their uses.
+    broken: set[str] = field(default_factory=set)
+    # Predicates that a directive speaks about, with the place.
+    mentions: list[tuple[Pred, Span | None]] = field(default_factory=list)
 
     def fill(self, statement: Term) -> Term:
         """Replace constants by their values, in argument positions only."""
@@ -93,6 +101,9 @@ def read_directives(
             _read(term, out, overridden)
         except ProgramError as error:
             errors.extend(error.diagnostics)
+            if isinstance(term, Struct) and term.functor == "const" and term.args:
+                out.broken.add(_name(term.args[0]))
+    _drop_times(out)
     for name in overridden:
         known = ", ".join(out.constants) or "none"
         errors.append(
@@ -106,6 +117,24 @@ def read_directives(
     return out
 
 
+def _drop_times(out: Directives) -> None:
+    """Where an argument is a time, `domain` and `fluent` may count it or leave it out."""
+    for (pred, i), domain in list(out.domains.items()):
+        at = out.time_args.get((pred.name, pred.arity))
+        if at is not None and i != at:
+            del out.domains[pred, i]
+            out.domains[Pred(pred.name, pred.arity - 1), i - (i > at)] = domain
+    for pred, flags in list(out.fluents.items()):
+        at = out.time_args.get((pred.name, pred.arity))
+        if at is not None:
+            del out.fluents[pred]
+            out.fluents[Pred(pred.name, pred.arity - 1)] = flags[:at] + flags[at + 1 :]
+    out.mentions = [
+        (Pred(p.name, p.arity - ((p.name, p.arity) in out.time_args)), span)
+        for p, span in out.mentions
+    ]
+
+
 def _name(term: Term) -> str:
     return term.functor if isinstance(term, Struct) else ""
 
@@ -115,9 +144,14 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
         term = Struct(term.functor, tuple(out._value(a) for a in term.args), term.span)
     match term:
         case Struct("const", (Struct(name, ()), *rest)) if len(rest) <= 1:
+            if name in out.terms:
+                raise _twice(term, f"the constant {name}")
+            if name in _TAKEN:
+                raise _malformed(term, f"a constant cannot be called {name}")
             value = to_term(overrides.pop(name)) if name in overrides else None
             if value is None:
                 if not rest:
+                    out.broken.add(name)
                     raise ProgramError(
                         Diagnostic("E107", f"the constant {name} has no value", term.span,
                                    f"give it one in the program, `:- const({name}, 10).`, or when "
@@ -128,27 +162,32 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
             out.constants[name] = to_value(value)
         case Struct("input", (what, *domains)) if len(domains) <= 8:
             _read_input(term, what, tuple(domains), out)
-        case Struct("network", (Struct(name, ()),)):
-            out.networks[name] = None
-        case Struct("network", (Struct(name, ()), shape)):
-            out.networks[name] = _shape(shape)
+        case Struct("network", (Struct(name, ()), *rest)) if len(rest) <= 1:
+            shape = _shape(rest[0]) if rest else None
+            if out.networks.get(name, shape) != shape:
+                raise _twice(term, f"the network {name}")
+            out.networks[name] = shape
         case Struct("domain", (Struct("/", (Struct(name, ()), Num(int(arity)))), Num(int(i)), d)):
             if not 1 <= i <= arity:
                 raise _malformed(term, f"{name}/{arity} has no argument {i}; they count from 1")
-            out.domains[Pred(name, arity), i - 1] = d
+            out.domains[Pred(name, arity), i - 1] = _domain(d, out)
+            out.mentions.append((Pred(name, arity), term.args[0].span))
         case Struct("domain", (Struct("/", (Struct(name, ()), Num(0))), d)):
-            out.domains[Pred(name, 0), 0] = d
+            out.domains[Pred(name, 0), 0] = _domain(d, out)
+            out.mentions.append((Pred(name, 0), term.args[0].span))
         case Struct("fluent", (Struct(name, args),)):
             flags = []
             for arg in args:
-                if not isinstance(arg, Struct) or arg.functor not in ("key", "value"):
+                if not isinstance(arg, Struct) or arg.functor not in ("key", "value", "time"):
                     raise _malformed(term, "each argument of a fluent is `key` or `value`")
                 flags.append(arg.functor == "value")
             out.fluents[Pred(name, len(args))] = tuple(flags)
+            out.mentions.append((Pred(name, len(args)), term.args[0].span))
         case Struct("time", (Struct("/", (Struct(name, ()), Num(int(arity)))), Num(int(i)))):
             if not 1 <= i <= arity:
                 raise _malformed(term, f"{name}/{arity} has no argument {i}; they count from 1")
             out.time_args[name, arity] = i - 1
+            out.mentions.append((Pred(name, arity), term.args[0].span))
         case Struct("use_module", (Struct("library", (Struct(name, ()),)), *_)):
             if name not in _LIBRARIES:
                 raise ProgramError(
@@ -159,15 +198,51 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
             name = _name(term)
             if name in _FORMS:
                 raise _malformed(term, f"this {name} directive is malformed")
+            if not name:
+                raise _malformed(term, "this is not a directive")
+            near = difflib.get_close_matches(name, _FORMS, n=1)
             raise ProgramError(
-                Diagnostic("E106", f"there is no directive called {name or 'this'}", term.span,
-                           "the directives are " + ", ".join(_FORMS))  # fmt: skip
+                Diagnostic("E106", f"there is no directive called {name}", term.span,
+                           f"did you mean {_FORMS[near[0]]}?" if near else _ALL)  # fmt: skip
             )
+
+
+_ALL = "the directives are " + ", ".join(_FORMS)
 
 
 def _malformed(term: Term, message: str) -> ProgramError:
     form = _FORMS.get(_name(term))
-    return ProgramError(Diagnostic("E106", message, term.span, f"write {form}" if form else None))
+    return ProgramError(Diagnostic("E106", message, term.span, f"write {form}" if form else _ALL))
+
+
+def _twice(term: Term, what: str) -> ProgramError:
+    return ProgramError(
+        Diagnostic("E106", f"{what} is declared twice", term.span, "keep one of the two")
+    )
+
+
+def _domain(term: Term, out: Directives) -> Term:
+    """Refuses what cannot be a domain."""
+    match term:
+        case Struct("..", bounds) if unknown := [
+            b for b in bounds if isinstance(b, Struct) and not b.args and b.functor not in out.broken
+        ]:
+            name = unknown[0].functor
+            raise ProgramError(
+                Diagnostic("E106", f"the bound {name} is not a number", unknown[0].span,
+                           f"declare the constant: `:- const({name}, 10).`")  # fmt: skip
+            )
+        case Struct("..", (Num(low), Num(high))) if low > high:
+            message = "this domain is empty: it ends before it begins"
+        case Struct("..", (_, _)) | Struct("int" | "real" | "bool", ()):
+            return term
+        case ListTerm(items, None) if items:
+            return term
+        case _:
+            message = "this is not a domain"
+    raise ProgramError(
+        Diagnostic("E106", message, term.span, "write `0..12`, `[up, down]`, int or real")
+    )
 
 
 def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directives) -> None:
@@ -180,8 +255,19 @@ def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directiv
     if not isinstance(what, Struct) or not all(isinstance(a, Var) for a in what.args):
         raise _malformed(term, "the arguments of an input are variables")
     pred = Pred(what.functor, what.arity)
+    if pred in out.inputs or (not what.arity and what.functor in out.tensors):
+        raise _twice(term, f"the input {pred}")
+    for domain in domains:
+        _domain(domain, out)
     boolean = what.arity == 0 and domains == (Struct("bool"),)
     tensor = what.arity == 0 and not boolean
+    if tensor and domains:
+        at = "@t" if timed else ""
+        raise ProgramError(
+            Diagnostic("E106", "an input without arguments is a tensor and has no domain",
+                       domains[0].span, f"for a number, write "
+                       f"`:- input({what.functor}(X){at}, 0..10).`")  # fmt: skip
+        )
     if what.arity and domains and len(domains) != what.arity:
         raise _malformed(term, f"give a domain for each of the {what.arity} arguments, or none")
     given = Input(
@@ -218,8 +304,10 @@ def to_term(value: object) -> Term:
         return value
     if isinstance(value, bool):
         return Struct("true" if value else "false")
-    if isinstance(value, int | float):
-        return Num(value)
+    if isinstance(value, Integral):
+        return Num(int(value))
+    if isinstance(value, Real):
+        return Num(float(value))
     if isinstance(value, str):
         return Struct(value)
     if isinstance(value, list | tuple):

@@ -1,0 +1,173 @@
+"""Masses, densities and distribution functions of the families.
+
+Each function works on NumPy and on JAX arrays: `xp` is `numpy` or `jax.numpy`, `sp` the
+matching `scipy.special` or `jax.scipy.special`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from nesymm.errors import NesymmError
+
+Array = Any
+
+
+def special(xp: Any) -> Any:
+    """The special functions that go with an array module."""
+    if xp.__name__.startswith("jax"):
+        import jax.scipy.special
+
+        return jax.scipy.special
+    import scipy.special
+
+    return scipy.special
+
+
+def safe_log(xp: Any, x: Array) -> Array:
+    """log x, -inf at 0, with a finite derivative there."""
+    positive = x > 0
+    return xp.where(positive, xp.log(xp.where(positive, x, 1.0)), -xp.inf)
+
+
+def constrain(xp: Any, constraint: str, raw: Array) -> Array:
+    """Map an unconstrained output of a network to what a parameter must be."""
+    match constraint:
+        case "unit":
+            return 1 / (1 + xp.exp(-raw))
+        case "positive":
+            return xp.logaddexp(raw, 0.0)
+        case _:
+            return raw
+
+
+# ---------------------------------------------------------------- finite families
+
+
+def log_masses(xp: Any, family: str, params: tuple, outcomes: tuple, neural: bool) -> Array:
+    """Log-probabilities of the outcomes of a finite family, along the last dimension."""
+    match family:
+        case "bernoulli":
+            p = params[0]
+            return xp.stack([safe_log(xp, 1 - p), safe_log(xp, p)], axis=-1)
+        case "choice":
+            ps = xp.stack(xp.broadcast_arrays(*params[0]), axis=-1)
+            if ps.shape[-1] < len(outcomes):
+                rest = xp.clip(1 - xp.sum(ps, axis=-1, keepdims=True), 0.0, 1.0)
+                ps = xp.concatenate([ps, rest], axis=-1)
+            return safe_log(xp, ps)
+        case "categorical" if neural:
+            logits = params[0].reshape(
+                *params[0].shape[: params[0].ndim - _rank(params[0], outcomes)], -1
+            )
+            return logits - special(xp).logsumexp(logits, axis=-1, keepdims=True)
+        case "categorical":
+            return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1))
+        case "uniform_int":
+            low, high = params
+            values = xp.asarray(outcomes)
+            inside = (values >= low) & (values <= high)
+            return xp.where(inside, -xp.log((high - low + 1) * 1.0), -xp.inf)
+        case "binomial":
+            n, p = params
+            values = xp.asarray(outcomes)
+            sp = special(xp)
+            combos = (
+                sp.gammaln(n + 1.0)
+                - sp.gammaln(values + 1.0)
+                - sp.gammaln(xp.maximum(n - values, 0) + 1.0)
+            )
+            body = combos + sp.xlogy(values, p) + sp.xlog1py(xp.maximum(n - values, 0), -p)
+            return xp.where(values <= n, body, -xp.inf)
+    raise NesymmError(f"{family} is not a finite family")
+
+
+def _rank(logits: Array, outcomes: tuple) -> int:
+    """How many trailing dimensions of a network's output the outcomes are spread over."""
+    size, rank = 1, 0
+    for n in reversed(logits.shape):
+        size, rank = size * n, rank + 1
+        if size == len(outcomes):
+            return rank
+    raise NesymmError(
+        f"a network gave outputs of shape {tuple(logits.shape)}, {len(outcomes)} are needed"
+    )
+
+
+# ---------------------------------------------------------------- infinite families
+
+
+def _normal(xp: Any, sp: Any, x: Array, mean: Array, sd: Array) -> Array:
+    return -0.5 * ((x - mean) / sd) ** 2 - xp.log(sd) - 0.5 * math.log(2 * math.pi)
+
+
+def _where(xp: Any, inside: Array, value: Array) -> Array:
+    return xp.where(inside, value, -xp.inf)
+
+
+_LOG_DENSITY: dict[str, Callable[..., Array]] = {
+    "normal": _normal,
+    "uniform": lambda xp, sp, x, a, b: _where(xp, (x >= a) & (x <= b), -xp.log((b - a) * 1.0)),
+    "exponential": lambda xp, sp, x, r: _where(xp, x >= 0, xp.log(r * 1.0) - r * x),
+    "gamma": lambda xp, sp, x, a, r: _where(
+        xp, x > 0, sp.xlogy(a, r) + sp.xlogy(a - 1, xp.where(x > 0, x, 1.0)) - r * x - sp.gammaln(a)
+    ),
+    "beta": lambda xp, sp, x, a, b: _where(
+        xp,
+        (x > 0) & (x < 1),
+        sp.xlogy(a - 1, xp.clip(x, 1e-300, 1))
+        + sp.xlog1py(b - 1, -xp.clip(x, 0, 1 - 1e-16))
+        - sp.betaln(a, b),
+    ),
+    "poisson": lambda xp, sp, x, r: _where(xp, x >= 0, sp.xlogy(x, r) - r - sp.gammaln(x + 1.0)),
+    "geometric": lambda xp, sp, x, p: _where(xp, x >= 0, sp.xlog1py(x, -p) + xp.log(p)),
+    "laplace": lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
+    "lognormal": lambda xp, sp, x, m, s: _where(
+        xp,
+        x > 0,
+        _normal(xp, sp, xp.log(xp.where(x > 0, x, 1.0)), m, s) - xp.log(xp.where(x > 0, x, 1.0)),
+    ),
+    "student_t": lambda xp, sp, x, df, m, s: (
+        sp.gammaln((df + 1) / 2)
+        - sp.gammaln(df / 2.0)
+        - 0.5 * xp.log(df * math.pi)
+        - xp.log(s * 1.0)
+        - (df + 1) / 2 * xp.log1p(((x - m) / s) ** 2 / df)
+    ),
+}
+
+
+def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
+    """The log-density at x (log-mass for a countable family)."""
+    if family not in _LOG_DENSITY:
+        raise NesymmError(f"there is no density for {family} here")
+    return _LOG_DENSITY[family](xp, special(xp), x, *params)
+
+
+_CDF: dict[str, Callable[..., Array]] = {
+    "normal": lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),
+    "uniform": lambda xp, sp, x, a, b: xp.clip((x - a) / (b - a), 0.0, 1.0),
+    "exponential": lambda xp, sp, x, r: -xp.expm1(-r * xp.maximum(x, 0.0)),
+    "gamma": lambda xp, sp, x, a, r: sp.gammainc(a * 1.0, r * xp.maximum(x, 0.0)),
+    "beta": lambda xp, sp, x, a, b: sp.betainc(a * 1.0, b * 1.0, xp.clip(x, 0.0, 1.0)),
+    "poisson": lambda xp, sp, x, r: xp.where(
+        x >= 0, sp.gammaincc(xp.floor(xp.maximum(x, 0.0)) + 1.0, r * 1.0), 0.0
+    ),
+    "geometric": lambda xp, sp, x, p: xp.where(
+        x >= 0, 1 - (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 0.0
+    ),
+    "laplace": lambda xp, sp, x, m, s: xp.where(
+        x < m, 0.5 * xp.exp(-xp.abs(x - m) / s), 1 - 0.5 * xp.exp(-xp.abs(x - m) / s)
+    ),
+    "lognormal": lambda xp, sp, x, m, s: xp.where(
+        x > 0, sp.ndtr((xp.log(xp.where(x > 0, x, 1.0)) - m) / s), 0.0
+    ),
+}
+CLOSED_FORM = frozenset(_CDF)
+
+
+def cdf(xp: Any, family: str, params: tuple, x: Array) -> Array:
+    """P(X <= x)."""
+    return _CDF[family](xp, special(xp), x, *params)

@@ -1,0 +1,483 @@
+"""From expressions to propositional logic over finite variables.
+
+Every finite random variable becomes a formula variable with one literal per value. A
+numeric expression over such variables becomes a table from its values to the formulas
+under which it takes them: sums and comparisons then need no enumeration of all worlds.
+
+What is only known at run time (data, parameters, drawn continuous values) enters in two
+ways: as the weights of literals, and as *leaves*, truth values with weights (b, 1 - b).
+Where the parameters of a variable depend on other finite variables, there is one
+independent choice per combination of their values, of which the right one is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from nesymm.compiler.algebra import const, eq, is_const, le, lt
+from nesymm.compiler.arithmetic import BINARY, UNARY, compute
+from nesymm.compiler.axes import rebuild
+from nesymm.compiler.expr import Axis, Expr, rewrite
+from nesymm.compiler.step import Param, RandomVariable, StepProgram
+from nesymm.compiler.types import Bool, domain
+from nesymm.errors import NesymmError
+from nesymm.exact.formula import Formula
+
+# How many combinations of finite values one comparison or parameter may run through.
+BUDGET = 200_000
+
+Values = dict[Any, int]  # value -> formula
+Place = Mapping[Axis, Any]
+
+
+class TooManyCombinations(NesymmError):
+    """An expression runs through too many combinations of finite values."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The weights of a formula variable: a finite random variable and its parameters."""
+
+    variable: RandomVariable
+    key: tuple
+    params: tuple[Param, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A truth value known at run time."""
+
+    condition: Expr
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A factor that counts where its literal is true: the density of an observed value."""
+
+    variable: RandomVariable
+    params: tuple[Param, ...]
+    value: Expr
+
+
+Source = Drawn | Leaf | Weight
+
+
+class Encoding:
+    """A formula under construction, and what its variables stand for."""
+
+    def __init__(self, step: StepProgram, known: Mapping[Expr, Expr] | None = None):
+        self.variables = {v.name: v for v in step.variables}
+        self.formula = Formula([])
+        self.sources: list[Source] = []
+        self.known = dict(known or {})
+        self.elements: dict[tuple[str, tuple], Values] = {}
+        self._truths: dict[Any, int] = {}
+        self._values: dict[Any, Values] = {}
+        self._kinds: dict[int, tuple[bool, bool]] = {}
+        self._systems: dict[int, list[int]] = {}
+        self._leaves: dict[Any, int] = {}
+        self._keep: list[Expr] = []
+
+    # ------------------------------------------------------------ kinds of expressions
+
+    def kind(self, root: Expr) -> tuple[bool, bool]:
+        """Whether an expression depends on finite variables, and on run-time values."""
+        if id(root) in self._kinds:
+            return self._kinds[id(root)]
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if id(node) in self._kinds:
+                continue
+            if not expanded:
+                stack.append((node, True))
+                stack.extend((a, False) for a in node.args)
+                continue
+            self._keep.append(node)
+            finite = any(self._kinds[id(a)][0] for a in node.args)
+            runtime = any(self._kinds[id(a)][1] for a in node.args)
+            if node.op == "rv":
+                is_finite = self.variables[node.data].finite
+                finite, runtime = finite or is_finite, runtime or not is_finite
+            elif node.op == "lfp":
+                finite = True
+            elif node.op in ("input", "given", "slot", "param", "neural", "time"):
+                runtime = True
+            self._kinds[id(node)] = (finite, runtime)
+        return self._kinds[id(root)]
+
+    # ------------------------------------------------------------ truths
+
+    def truth(self, root: Expr, place: Place | None = None) -> int:
+        """The formula of a condition."""
+        place = place or {}
+        stack: list[tuple[Expr, Place]] = [(root, place)]
+        while stack:
+            node, here = stack[-1]
+            key = self._key(node, here)
+            if key in self._truths:
+                stack.pop()
+                continue
+            needed = self._below(node, here)
+            missing = [(a, p) for a, p in needed if self._key(a, p) not in self._truths]
+            if missing:
+                stack.extend(missing)
+                continue
+            self._keep.append(node)
+            self._truths[key] = self._truth(
+                node, here, [self._truths[self._key(a, p)] for a, p in needed]
+            )
+            stack.pop()
+        return self._truths[self._key(root, place)]
+
+    def _key(self, node: Expr, place: Place) -> tuple:
+        axes = sorted(node.axes, key=lambda a: a.name)
+        return (id(node), *((a.name, place[a]) for a in axes))
+
+    def _below(self, node: Expr, place: Place) -> list[tuple[Expr, Place]]:
+        """The conditions that a connective joins."""
+        if node.op in ("and", "or", "not"):
+            return [(a, place) for a in node.args]
+        if node.op == "any":
+            return [(node.args[0], {**place, node.data: v}) for v in domain(node.data.type)]
+        return []
+
+    def _truth(self, node: Expr, place: Place, below: list[int]) -> int:
+        formula = self.formula
+        match node.op:
+            case "const":
+                return formula.true if node.data else formula.false
+            case "and":
+                return formula.and_(below)
+            case "or" | "any":
+                return formula.or_(below)
+            case "not":
+                return formula.not_(below[0])
+            case "lfp":
+                system, index = node.data
+                return self._system(system)[index]
+            case "rv" if self.variables[node.data].finite:
+                return self._boolean(self.element(node, place))
+        return self._comparison(node, place)
+
+    def _boolean(self, values: Values) -> int:
+        return self.formula.or_([f for v, f in values.items() if v])
+
+    def _system(self, system: Any) -> list[int]:
+        if id(system) not in self._systems:
+            atoms = self.formula.fixpoint(len(system.definitions))
+            self._systems[id(system)] = atoms
+            self.formula.define(atoms, [self.truth(d) for d in system.definitions])
+        return self._systems[id(system)]
+
+    def _comparison(self, node: Expr, place: Place) -> int:
+        """A test of values: finite ones by their tables, run-time ones by leaves."""
+        finite, runtime = self.kind(node)
+        if not runtime and node.op in ("eq", "lt", "le"):
+            left, right = (self.values(a, place) for a in node.args)
+            self._check_size(node, len(left) * len(right))
+            test = {"eq": _same, "lt": _less, "le": _at_most}[node.op]
+            hits = [
+                self.formula.and_([f, g])
+                for x, f in left.items()
+                for y, g in right.items()
+                if test(x, y)
+            ]
+            return self.formula.or_(hits)
+        parts = []
+        for fixed, formula in self._combinations([node], place):
+            leaf = self._specialise(node, place, fixed)
+            parts.append(self.formula.and_([formula, self.leaf(leaf)]))
+        return self.formula.or_(parts)
+
+    def leaf(self, condition: Expr) -> int:
+        """A truth value known only at run time."""
+        if is_const(condition):
+            return self.formula.true if condition.data else self.formula.false
+        if condition.op in ("and", "or", "not"):
+            below = [self.leaf(a) for a in condition.args]
+            if condition.op == "not":
+                return self.formula.not_(below[0])
+            return (self.formula.and_ if condition.op == "and" else self.formula.or_)(below)
+        if id(condition) not in self._leaves:
+            self._keep.append(condition)
+            variable = self._variable(2, Leaf(condition))
+            self._leaves[id(condition)] = self.formula.literal(variable, 1)
+        return self._leaves[id(condition)]
+
+    def _variable(self, size: int, source: Source) -> int:
+        self.sources.append(source)
+        return self.formula.add_variable(size)
+
+    # ------------------------------------------------------------ values
+
+    def values(self, root: Expr, place: Place) -> Values:
+        """The values of a finite expression, each with the formula under which it holds."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            key = self._key(node, place)
+            if key in self._values:
+                stack.pop()
+                continue
+            numeric = (
+                [
+                    a
+                    for a in node.args
+                    if not isinstance(a.type, Bool) and self._key(a, place) not in self._values
+                ]
+                if node.op not in ("rv", "sum", "min", "max", "pick")
+                else []
+            )
+            if numeric:
+                stack.extend(numeric)
+                continue
+            self._keep.append(node)
+            self._values[key] = self._table(node, place)
+            stack.pop()
+        return self._values[self._key(root, place)]
+
+    def _table(self, node: Expr, place: Place) -> Values:
+        if isinstance(node.type, Bool):
+            holds = self.truth(node, place)
+            return {True: holds, False: self.formula.not_(holds)}
+        match node.op:
+            case "const":
+                return {node.data: self.formula.true}
+            case "axis":
+                return {place[node.data]: self.formula.true}
+            case "rv":
+                return self.element(node, place)
+            case "number":
+                holds = self.truth(node.args[0], place)
+                return self._prune({1: holds, 0: self.formula.not_(holds)})
+            case "case":
+                return self._cases(node, place)
+            case "lookup":
+                tables = [self.values(a, place) for a in node.args]
+                entries, default = node.data.entries, node.data.default
+                return self._combine(node, tables, lambda *k: entries.get(k, default))
+            case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
+                return self._reduction(node, place)
+            case op if op in UNARY or op in BINARY:
+                tables = [self.values(a, place) for a in node.args]
+                return self._combine(node, tables, lambda *v: compute(op, *v))
+        raise NesymmError(f"{node!r} has no finite table of values")
+
+    def _prune(self, values: Values) -> Values:
+        return {v: f for v, f in values.items() if f != self.formula.false}
+
+    def _combine(self, node: Expr, tables: list[Values], function: Any) -> Values:
+        size = 1
+        for table in tables:
+            size *= len(table)
+        self._check_size(node, size)
+        found: dict[Any, list[int]] = {}
+        for combo in product(*(t.items() for t in tables)):
+            holds = self.formula.and_([f for _, f in combo])
+            if holds == self.formula.false:
+                continue
+            try:
+                value = function(*(v for v, _ in combo))
+            except (ZeroDivisionError, ValueError, OverflowError):
+                # Such a combination is excluded by the condition that guards it.
+                continue
+            found.setdefault(value, []).append(holds)
+        return {v: self.formula.or_(fs) for v, fs in found.items()}
+
+    def _cases(self, node: Expr, place: Place) -> Values:
+        found: dict[Any, list[int]] = {}
+        free = self.formula.true
+        for i in range(0, len(node.args), 2):
+            condition = self.truth(node.args[i], place)
+            here = self.formula.and_([free, condition])
+            free = self.formula.and_([free, self.formula.not_(condition)])
+            for value, holds in self.values(node.args[i + 1], place).items():
+                found.setdefault(value, []).append(self.formula.and_([here, holds]))
+        for value, holds in self.values(node.args[1], place).items():
+            found.setdefault(value, []).append(self.formula.and_([free, holds]))
+        return self._prune({v: self.formula.or_(fs) for v, fs in found.items()})
+
+    def _reduction(self, node: Expr, place: Place) -> Values:
+        condition, value = node.args
+        rows = []
+        for at in domain(node.data.type):
+            here = {**place, node.data: at}
+            rows.append((self.truth(condition, here), self.values(value, here)))
+        formula = self.formula
+        if node.op == "sum":
+            total: Values = {0: formula.true}
+            for holds, table in rows:
+                term: Values = {v: formula.and_([holds, f]) for v, f in table.items()}
+                absent = formula.not_(holds)
+                term[0] = formula.or_([absent, term[0]]) if 0 in term else absent
+                total = self._combine(node, [total, self._prune(term)], lambda x, y: x + y)
+            return total
+        found: dict[Any, list[int]] = {}
+        if node.op == "pick":
+            free = formula.true
+            for holds, table in rows:
+                here = formula.and_([free, holds])
+                free = formula.and_([free, formula.not_(holds)])
+                for v, f in table.items():
+                    found.setdefault(v, []).append(formula.and_([here, f]))
+            for v, f in rows[0][1].items():
+                found.setdefault(v, []).append(formula.and_([free, f]))
+        else:
+            better = (lambda a, b: a < b) if node.op == "min" else (lambda a, b: a > b)
+            values = sorted({v for _, table in rows for v in table}, reverse=node.op == "max")
+            for v in values:
+                reached = formula.or_([formula.and_([h, t[v]]) for h, t in rows if v in t])
+                beaten = formula.or_(
+                    [formula.and_([h, f]) for h, t in rows for w, f in t.items() if better(w, v)]
+                )
+                found[v] = [formula.and_([reached, formula.not_(beaten)])]
+        return self._prune({v: formula.or_(fs) for v, fs in found.items()})
+
+    def _check_size(self, node: Expr, size: int) -> None:
+        if size > BUDGET:
+            names = sorted({n for n in self._names(node)})[:8]
+            raise TooManyCombinations(
+                f"a comparison runs through {size:,} combinations of values (the limit is "
+                f"{BUDGET:,}); it involves {', '.join(names)}"
+            )
+
+    def _names(self, node: Expr) -> Iterable[str]:
+        from nesymm.compiler.expr import postorder
+
+        return (n.data for n in postorder([node]) if n.op == "rv")
+
+    # ------------------------------------------------------------ random variables
+
+    def element(self, node: Expr, place: Place) -> Values:
+        """The values of a finite random variable at given keys."""
+        variable = self.variables[node.data]
+        tables = [self.values(a, place) for a in node.args]
+        if all(len(t) == 1 for t in tables):
+            return self._element(variable, tuple(next(iter(t)) for t in tables))
+        found: dict[Any, list[int]] = {}
+        inside = [set(domain(a.type)) for a in variable.axes]
+        for combo in product(*(t.items() for t in tables)):
+            key = tuple(v for v, _ in combo)
+            if any(k not in allowed for k, allowed in zip(key, inside, strict=True)):
+                continue
+            at = self.formula.and_([f for _, f in combo])
+            for value, holds in self._element(variable, key).items():
+                found.setdefault(value, []).append(self.formula.and_([at, holds]))
+        return {v: self.formula.or_(fs) for v, fs in found.items()}
+
+    def _element(self, variable: RandomVariable, key: tuple) -> Values:
+        if (variable.name, key) in self.elements:
+            return self.elements[variable.name, key]
+        place = dict(zip(variable.axes, key, strict=True))
+        outcomes = variable.outcomes
+        exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        found: dict[Any, list[int]] = {v: [] for v in outcomes}
+        for fixed, holds in self._combinations(exprs, place):
+            params = tuple(
+                tuple(self._specialise(e, place, fixed) for e in p)
+                if isinstance(p, tuple)
+                else self._specialise(p, place, fixed)
+                for p in variable.params
+            )
+            index = self._variable(len(outcomes), Drawn(variable, key, params))
+            for i, value in enumerate(outcomes):
+                literal = self.formula.literal(index, i)
+                found[value].append(self.formula.and_([holds, literal]))
+        self.elements[variable.name, key] = {v: self.formula.or_(fs) for v, fs in found.items()}
+        return self.elements[variable.name, key]
+
+    def weigh(self, variable: RandomVariable, key: tuple, value: Expr, where: int) -> int:
+        """A formula that holds always, and weighs by a density where `where` holds."""
+        place = dict(zip(variable.axes, key, strict=True))
+        exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        parts = []
+        for fixed, holds in self._combinations(exprs, place):
+            params = tuple(
+                tuple(self._specialise(e, place, fixed) for e in p)
+                if isinstance(p, tuple)
+                else self._specialise(p, place, fixed)
+                for p in variable.params
+            )
+            index = self._variable(2, Weight(variable, params, value))
+            literal = self.formula.literal(index, 1)
+            active = self.formula.and_([where, holds])
+            same = self.formula.or_(
+                [
+                    self.formula.and_([literal, active]),
+                    self.formula.and_([self.formula.not_(literal), self.formula.not_(active)]),
+                ]
+            )
+            parts.append(same)
+        return self.formula.and_(parts)
+
+    # ------------------------------------------------------------ combinations
+
+    def _combinations(
+        self, exprs: list[Expr], place: Place
+    ) -> Iterable[tuple[dict[int, Expr], int]]:
+        """Fix the finite parts of expressions to each of their values in turn."""
+        finite = self._finite_parts(exprs)
+        tables = [self.values(e, place) for e in finite]
+        size = 1
+        for table in tables:
+            size *= len(table)
+        for expr in exprs[:1]:
+            self._check_size(expr, size)
+        for combo in product(*(t.items() for t in tables)):
+            holds = self.formula.and_([f for _, f in combo])
+            if holds == self.formula.false:
+                continue
+            yield {id(e): const(v) for e, (v, _) in zip(finite, combo, strict=True)}, holds
+
+    def _finite_parts(self, exprs: list[Expr]) -> list[Expr]:
+        """The largest subexpressions that depend on finite variables only."""
+        found: dict[int, Expr] = {}
+        stack = list(exprs)
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            finite, runtime = self.kind(node)
+            if not finite:
+                continue
+            if not runtime:
+                found[id(node)] = node
+            else:
+                stack.extend(node.args)
+        return list(found.values())
+
+    def _specialise(self, expr: Expr, place: Place, fixed: Mapping[int, Expr]) -> Expr:
+        """The expression with its axes and finite parts replaced by constants."""
+
+        def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+            if id(node) in fixed:
+                return fixed[id(node)]
+            if node.op == "axis" and node.data in place:
+                return const(place[node.data])
+            return rebuild(node, args)
+
+        def keep(node: Expr) -> bool:
+            return not node.args and node.op != "axis" and id(node) not in fixed
+
+        return rewrite(expr, rule, keep=keep)
+
+
+def _same(x: Any, y: Any) -> bool:
+    return eq(const(x), const(y)).data is True
+
+
+def _less(x: Any, y: Any) -> bool:
+    return lt(const(x), const(y)).data is True
+
+
+def _at_most(x: Any, y: Any) -> bool:
+    return le(const(x), const(y)).data is True
+
+
+__all__ = ["Drawn", "Encoding", "Leaf", "Source", "TooManyCombinations", "Weight"]
