@@ -148,6 +148,7 @@ def relational(draw: DrawFn) -> str:
                 f"{p}::c(X,{v})" for p, v in zip(split, ("a", "b", "c"), strict=False)
             )
             w.add(f"{options} :- n(X).")
+            numbers = False
             arity["c"] = 2
             levels[0].append("c")
     for level in range(1, w.number(1, 3) + 1):
@@ -161,8 +162,6 @@ def relational(draw: DrawFn) -> str:
 
     def atom(name: str, open_: bool) -> str:
         args = [w.pick((*constants, *(("_",) if open_ else ()))) for _ in range(arity[name])]
-        if open_ and len(args) == 2 and w.flip(4):
-            args = ["V", "V"]
         return f"{name}({','.join(args)})" if args else name
 
     for _ in range(w.number(0, 2)):

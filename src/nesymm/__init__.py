@@ -1,1 +1,24 @@
 """Relational neurosymbolic Markov models: rules and networks over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+__all__ = ["Model", "NesymmError", "ProgramError", "compile"]
+
+# Loaded when first used, so that `import nesymm` is quick and imports neither JAX nor Lark.
+_HOMES = {
+    "compile": "nesymm.model",
+    "Model": "nesymm.model",
+    "NesymmError": "nesymm.errors",
+    "ProgramError": "nesymm.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'nesymm' has no attribute {name!r}")

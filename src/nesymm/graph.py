@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
+from nesymm.compiler.axes import any_
 from nesymm.compiler.expr import Axis, Expr
 from nesymm.compiler.runtime import has_symbol
 from nesymm.compiler.runtime import show as show_term
@@ -38,7 +39,7 @@ def graph_of(step: StepProgram, title: str) -> Graph:
         found = reader.dependencies(member)
         edges += [use.edge(member.id) for use in found.values() if use.source in members]
     used = {edge.source for edge in edges}
-    kept = [m for m in members.values() if m.inputs == 0 or m.parts > m.inputs or m.id in used]
+    kept = [m for m in members.values() if m.id in used or not m.inputs or m.roots]
     temporal = {m.id for m in kept if m.temporal}
     return Graph(
         tuple(member.node() for member in kept),
@@ -72,8 +73,8 @@ class _Member:
     queries: list[QueryDecl] = field(default_factory=list)
 
     @property
-    def parts(self) -> int:
-        return self.inputs + len([*self.variables, *self.observations, *self.queries])
+    def roots(self) -> list[ObservationDecl | QueryDecl]:
+        return [*self.observations, *self.queries]
 
     def node(self) -> Node:
         kind: Kind = "derived"
@@ -95,7 +96,7 @@ class _Member:
     def _steps(self) -> tuple[int, int | None]:
         """The steps at which it can be there."""
         conditions = [v.guard for v in self.variables] + [s.present for s in self.slots]
-        conditions += [r.holds for r in (*self.observations, *self.queries)]
+        conditions += [root.holds for root in self.roots]
         spans = [s for s in map(_span, conditions) if s is not None]
         if not self.temporal or self.inputs or not spans:
             return 0, None
@@ -104,8 +105,9 @@ class _Member:
 
     def _axes(self) -> str:
         """The axes that all parts run along."""
-        everything = [*self.variables, *self.slots, *self.observations, *self.queries]
-        found = {tuple(axis_text(a) for a in part.axes) for part in everything}
+        parts: list[Slot | RandomVariable | ObservationDecl | QueryDecl]
+        parts = [*self.variables, *self.slots, *self.roots]
+        found = {tuple(axis_text(a) for a in part.axes) for part in parts}
         axes = found.pop() if len(found) == 1 else ()
         return f"({','.join(axes)})" if axes else ""
 
@@ -121,7 +123,7 @@ class _Name:
 
 
 def _variable_name(variable: RandomVariable) -> _Name:
-    heads = dict.fromkeys(variable.label.split("; "))
+    heads = dict.fromkeys(head.partition("(")[0] for head in variable.label.split("; "))
     return _Name("; ".join(heads), _keys(variable.name))
 
 
@@ -242,15 +244,21 @@ class _Reader:
         for member in members.values():
             self.variables |= {v.name: member.id for v in member.variables}
             for slot in member.slots:
-                for expr in (slot.present, *slot.values):
+                anywhere = slot.present
+                for axis in slot.axes:
+                    anywhere = any_(axis, anywhere)
+                for expr in (slot.present, anywhere, *slot.values):
                     self._define(expr, member.id)
         for slot in step.slots:
             name = _slot_name(slot.name)
             label = f"{name.pred}({name.keys})"
             self.slots[slot.name] = label if label in members else name.pred
         for member in members.values():
-            for root in (*member.observations, *member.queries):
-                if root.holds.op in ("and", "or", "any") and not isinstance(root.when, At):
+            truths: list[ObservationDecl | QueryDecl]
+            truths = [o for o in member.observations if not o.is_value]
+            truths += [q for q in member.queries if not q.values and not isinstance(q.when, At)]
+            for root in truths:
+                if root.holds.op in ("and", "or", "any", "lfp"):
                     self._define(root.holds, member.id)
 
     def _define(self, expr: Expr, owner: str) -> None:
@@ -292,11 +300,13 @@ class _Reader:
                 stack.extend((arg, when, nets) for arg in reversed(expr.args))
                 continue
             owners = self.whole.get(self.shapes.of(expr), [])
-            if owners and own not in owners:
-                if len(owners) == 1:
-                    _add(uses, owners[0], 0, False, when, nets)
-                else:
-                    unclear.append((owners, when))
+            if own in owners:  # of nodes with one definition, the first stands for it
+                owners = owners[: owners.index(own)]
+            if len(owners) == 1:
+                _add(uses, owners[0], 0, False, when, nets)
+                continue
+            if owners:
+                unclear.append((owners, when))
                 continue
             stack.extend(reversed([*self._below(own, expr, when, nets, uses)]))
 
@@ -328,7 +338,8 @@ class _Reader:
                 inner = nets if expr.data[0] in nets else (*nets, expr.data[0])
                 yield from ((arg, when, inner) for arg in expr.args)
             case "lfp":
-                yield from ((d, when, nets) for d in expr.data[0].definitions)
+                system, index = expr.data
+                yield system.definitions[index], when, nets
             case _:
                 yield from ((arg, when, nets) for arg in expr.args)
 
@@ -359,10 +370,8 @@ def _expressions(member: _Member) -> Iterator[tuple[Expr, _Interval]]:
     for slot in member.slots:
         yield slot.present, _ALWAYS
         yield from ((value, _ALWAYS) for value in slot.values)
-    for observation in member.observations:
-        yield from ((e, _ALWAYS) for e in observation.expressions())
-    for query in member.queries:
-        yield from ((e, _ALWAYS) for e in query.expressions())
+    for root in member.roots:
+        yield from ((e, _ALWAYS) for e in root.expressions())
 
 
 def _add(
@@ -425,9 +434,11 @@ class _Shapes:
             if missing:
                 stack.extend(missing)
                 continue
-            data = expr.data.type if isinstance(expr.data, Axis) else expr.data
-            if expr.op in ("lookup", "lfp"):
-                data = id(data) if expr.op == "lookup" else (id(data[0]), data[1])
+            data = expr.data
+            if isinstance(data, Axis):
+                data = data.type
+            elif expr.op == "lfp":
+                data = (id(data[0]), data[1])
             key = (expr.op, type(data), data, *(self.known[id(arg)] for arg in below))
             self.known[id(expr)] = self.numbers.setdefault(key, len(self.numbers))
             self.alive.append(expr)

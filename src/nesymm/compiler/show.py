@@ -1,13 +1,33 @@
-"""Step programs as text."""
+"""Step programs as text.
+
+| text | meaning |
+|---|---|
+| `~hit[E]` | the value drawn for a random variable |
+| `prev agent?`, `prev agent.1` | whether the slot was filled one step ago; its first value |
+| `prev x` | the value of a slot that has only one |
+| `θ hit` | a parameter |
+| `{c: x; d: y}` | x where c holds, else y where d holds |
+| `any E': (…)`, `sum E': (x where c)` | a reduction; `E'` is the axis it binds |
+| `table room.3[A, M]` | an entry of a table of facts |
+| `lfp path(a,b)` | an atom of a positive cycle, listed under `least fixpoints` |
+| `%1` | an expression listed under `where` |
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nesymm.compiler.expr import Axis, Expr, postorder
 from nesymm.compiler.runtime import show as show_term
-from nesymm.compiler.step import Param, RandomVariable, StepProgram
+from nesymm.compiler.step import (
+    ObservationDecl,
+    Param,
+    QueryDecl,
+    RandomVariable,
+    Slot,
+    StepProgram,
+)
 
 _INFIX = {
     "and": (" and ", 2),
@@ -22,258 +42,273 @@ _INFIX = {
     "idiv": (" // ", 6),
     "mod": (" mod ", 6),
 }
+_WIDTH = 100
+_LONG_LIST = 8
 
 
 def axis_text(axis: Axis) -> str:
-    return axis.name.split("~")[0]
+    """The name of an axis; that of a bound one has a prime."""
+    name = axis.name.split("~")[0]
+    return f"{name[1:]}'" if name.startswith("∃") else name
 
 
-def describe(expr: Expr, names: dict[int, str] | None = None, level: int = 0) -> str:
-    """An expression in infix notation; nodes in `names` are shown by name."""
-    names = names or {}
-    if level and id(expr) in names:
-        return names[id(expr)]
-    return _text(expr, names, 0)
+def describe(expr: Expr) -> str:
+    """One expression in infix notation."""
+    return _Printer()._text(expr, 0)
 
 
-def _sub(expr: Expr, names: dict[int, str], precedence: int) -> str:
-    if id(expr) in names:
-        return names[id(expr)]
-    return _text(expr, names, precedence)
+class _Printer:
+    """Expressions as text. Those in `names` are shown by name."""
 
+    def __init__(
+        self,
+        names: dict[int, str] | None = None,
+        single: frozenset[str] = frozenset(),
+        timed: frozenset[str] = frozenset(),
+    ):
+        self.names = names or {}
+        self.single = single  # slots and inputs with one value
+        self.timed = timed  # tensors that change over time
 
-def _index(name: str, args: Iterable[Expr], names: dict[int, str]) -> str:
-    keys = [_sub(a, names, 0) for a in args]
-    return name + (f"[{', '.join(keys)}]" if keys else "")
+    def __call__(self, expr: Expr, precedence: int = 0) -> str:
+        name = self.names.get(id(expr))
+        return self._text(expr, precedence) if name is None else name
 
+    def definition(self, expr: Expr) -> str:
+        """What the name of an expression stands for."""
+        return self._text(expr, 0)
 
-def _text(expr: Expr, names: dict[int, str], precedence: int) -> str:
-    op, args, data = expr.op, expr.args, expr.data
-    if op == "add" and args[1].op == "const" and isinstance(args[1].data, int) and args[1].data < 0:
-        text = f"{_sub(args[0], names, 5)} - {-args[1].data}"
-        return f"({text})" if precedence > 5 else text
-    if op == "not" and args[0].op == "eq":
-        inner = args[0]
-        text = f"{_sub(inner.args[0], names, 5)} \\= {_sub(inner.args[1], names, 5)}"
-        return f"({text})" if precedence > 4 else text
-    if op in _INFIX:
-        symbol, own = _INFIX[op]
-        parts = [
-            _sub(a, names, own + (i > 0 and op not in ("and", "or"))) for i, a in enumerate(args)
-        ]
-        text = symbol.join(parts)
-        return f"({text})" if own < precedence else text
-    match op:
-        case "const":
-            return (
-                {True: "true", False: "false"}[data]
-                if isinstance(data, bool)
-                else (show_term(data))
-            )
-        case "axis":
-            return axis_text(data)
-        case "time":
-            return "t"
-        case "input":
-            name, field = data
-            if field == "now":
-                return name
-            if isinstance(field, int):
-                return f"{name}.{field + 1}"
-            return f"{name}@0" if field == "first" else f"{name}@(t-{field[3:]})"
-        case "given":
-            return f"given({data})"
-        case "slot":
-            name, field = data
-            text = _index(f"prev {name}", args, names)
-            return f"{text}?" if field == "present" else f"{text}.{field + 1}"
-        case "rv":
-            return _index(f"~{data}", args, names)
-        case "param":
-            return _index(f"θ {data}", args, names)
-        case "neural":
-            net, output = data
-            call = f"{net}({', '.join(_sub(a, names, 0) for a in args)})"
-            return call if output is None else f"{call}[{output + 1}]"
-        case "not":
-            text = f"not {_sub(args[0], names, 3)}"
+    def several(self, exprs: Iterable[Expr]) -> str:
+        return ", ".join(map(self, exprs))
+
+    def param(self, param: Param) -> str:
+        if not isinstance(param, tuple):
+            return self(param)
+        if len(param) > _LONG_LIST and all(e.op == "const" for e in param):
+            return f"[{self.several(param[: _LONG_LIST // 2])}, …, {self(param[-1])}]"
+        return f"[{self.several(param)}]"
+
+    def _index(self, name: str, args: Iterable[Expr]) -> str:
+        keys = self.several(args)
+        return name + (f"[{keys}]" if keys else "")
+
+    def _field(self, name: str, text: str, field: int) -> str:
+        if name in self.single:
+            return text
+        return f"({text}).{field + 1}" if "@" in name else f"{text}.{field + 1}"
+
+    def _text(self, expr: Expr, precedence: int) -> str:
+        op, args = expr.op, expr.args
+        if op == "add" and args[1].op == "const" and args[1].data < 0:
+            text = f"{self(args[0], 5)} - {show_term(-args[1].data)}"
+            return f"({text})" if precedence > 5 else text
+        if op == "not" and args[0].op == "eq":
+            left, right = args[0].args
+            text = f"{self(left, 5)} \\= {self(right, 5)}"
+            return f"({text})" if precedence > 4 else text
+        if op == "not":
+            text = f"not {self(args[0], 3)}"
             return f"({text})" if precedence > 3 else text
-        case "case":
-            parts = [
-                f"{_sub(args[i], names, 0)}: {_sub(args[i + 1], names, 0)}"
-                for i in range(0, len(args), 2)
-            ]
-            return "{" + "; ".join(parts) + "}"
-        case "any":
-            return f"any {axis_text(data)}: ({_sub(args[0], names, 0)})"
-        case "sum" | "min" | "max" | "pick" if isinstance(data, Axis):
-            where = "" if args[0].data is True else f" where {_sub(args[0], names, 2)}"
-            return f"{op} {axis_text(data)}: ({_sub(args[1], names, 0)}{where})"
-        case "lookup":
-            return _index(f"table {data.name}", args, names)
-        case "item":
-            return f"{_sub(args[0], names, 9)}.{data + 1}"
-        case "lfp":
-            system, i = data
-            return f"lfp {system.names[i]}"
-        case "atom":
-            return "atom"
-        case "number":
-            return f"[{_sub(args[0], names, 0)}]"
-    return f"{op}({', '.join(_sub(a, names, 0) for a in args)})"
+        if op in _INFIX:
+            symbol, own = _INFIX[op]
+            inner = own if op in ("and", "or") else own + 1
+            text = symbol.join(self(a, inner if i else own) for i, a in enumerate(args))
+            return f"({text})" if own < precedence else text
+        return self._leaf_or_call(expr)
+
+    def _leaf_or_call(self, expr: Expr) -> str:
+        op, args, data = expr.op, expr.args, expr.data
+        match op:
+            case "const":
+                return str(data).lower() if isinstance(data, bool) else show_term(data)
+            case "axis":
+                return axis_text(data)
+            case "time":
+                return "t"
+            case "input":
+                return self._input(*data)
+            case "given":
+                return f"given({data})"
+            case "slot":
+                name, field = data
+                text = self._index(f"prev {name}", args)
+                return f"{text}?" if field == "present" else self._field(name, text, field)
+            case "rv":
+                return self._index(f"~{data}", args)
+            case "param":
+                return self._index(f"θ {data}", args)
+            case "neural":
+                net, output = data
+                call = f"{net}({self.several(args)})"
+                return call if output is None else f"{call}.{output + 1}"
+            case "case":
+                pairs = zip(args[::2], args[1::2], strict=True)
+                return "{" + "; ".join(f"{self(c)}: {self(v)}" for c, v in pairs) + "}"
+            case "any":
+                return f"any {axis_text(data)}: ({self(args[0])})"
+            case "sum" | "min" | "max" | "pick" if isinstance(data, Axis):
+                where = "" if args[0].data is True else f" where {self(args[0], 2)}"
+                return f"{op} {axis_text(data)}: ({self(args[1])}{where})"
+            case "lookup":
+                return self._index(f"table {data.name}", args)
+            case "item":
+                return f"{self(args[0], 9)}.{data + 1}"
+            case "lfp":
+                system, i = data
+                return f"lfp {system.names[i]}"
+            case "number":
+                return f"[{self(args[0])}]"
+        return f"{op}({self.several(args)})"
+
+    def _input(self, name: str, field: str | int) -> str:
+        if isinstance(field, int):
+            return self._field(name, name, field)
+        if field == "now":
+            return f"{name}@t" if name in self.timed else name
+        return f"{name}@0" if field == "first" else f"{name}@(t-{field[3:]})"
 
 
 # ---------------------------------------------------------------- whole programs
 
 
 def show(step: StepProgram) -> str:
-    names, shared = _shared(step)
+    """A step program, section by section; sections without rows are left out."""
     lines: list[str] = []
+    for title, rows in sections(step):
+        lines.append(title)
+        lines += [f"  {line}" for row in rows for line in row.split("\n")]
+    count = len(step.nodes())
+    lines.append(f"{count} {'node' if count == 1 else 'nodes'}")
+    return "\n".join(lines) + "\n"
 
-    def section(title: str, rows: list[str]) -> None:
-        if rows:
-            lines.append(title)
-            lines.extend(f"  {row}" for row in rows)
 
-    def text(expr: Expr) -> str:
-        return describe(expr, names, 1)
-
-    def param(p: Param) -> str:
-        return f"[{', '.join(text(e) for e in p)}]" if isinstance(p, tuple) else text(p)
-
-    section(
-        "inputs",
-        [
+def sections(step: StepProgram) -> Iterator[tuple[str, list[str]]]:
+    """The titles and rows that `show` prints."""
+    names, shared = _shared(step)
+    text = _Printer(
+        names,
+        frozenset(s.name for s in step.slots if len(s.fields) == 1)
+        | frozenset(i.name for i in step.inputs if len(i.fields) == 1),
+        frozenset(i.name for i in step.inputs if i.timed),
+    )
+    found = {
+        "inputs": [
             f"{i.name}{'@t' if i.timed else ''}: "
             + ("tensor" if i.tensor else ", ".join(map(str, i.fields)))
             for i in step.inputs
         ],
-    )
-    section(
-        "networks",
-        [
-            f"{name}: {'outputs not declared' if shape is None else _shape(shape)}"
-            for name, shape in step.networks
-        ],
-    )
-    section(
-        "parameters",
-        [
-            f"θ {_axes(p.name, p.axes)}: {p.constraint}"
+        "networks": [f"{name}: {outputs(shape)}" for name, shape in step.networks],
+        "parameters": [
+            f"θ {p.name}{_domains(p.axes)}: {p.constraint}"
             + ("" if p.initial is None else f", starts at {p.initial:g}")
             for p in step.parameters
         ],
-    )
-    section(
-        "variables",
-        [
-            f"{_axes(v.name, v.axes)} ~ {v.family}({', '.join(param(p) for p in v.params)})"
-            + (f" if {text(v.guard)}" if v.guard.data is not True else "")
-            + f"    {_kind(v, step.temporal)}"
-            + (
-                f"\n    guide {v.guide[0]}({', '.join(param(p) for p in v.guide[1])})"
-                if v.guide
-                else ""
-            )
-            for v in step.variables
-        ],
-    )
-    section("state", [row for s in step.slots for row in _slot_rows(s, text)])
-    section(
-        "observe",
-        [
-            f"{_axes(o.name, o.axes)}{o.when or ''} = {_observed(o.value)}: "
-            + (
-                "; ".join(
-                    f"{text(b.condition)}: {', '.join(map(text, b.values))}" for b in o.branches
-                )
-                if o.is_value
-                else text(o.holds)
-            )
-            for o in step.observations
-        ],
-    )
-    section(
-        "query",
-        [
-            f"{_axes(q.name, q.axes)}: {text(q.holds)}"
-            + (f"  values {', '.join(map(text, q.values))}" if q.values else "")
-            for q in step.queries
-        ],
-    )
-    section("must not happen", [f"{f.message}: {text(f.condition)}" for f in step.flags])
-    section("where", [f"{names[id(e)]} = {describe(e, names)}" for e in shared])
-    section("least fixpoints", [row for row in _systems(step, names)])
-    section(
-        "clusters",
-        [
+        "variables": [_variable(v, text, step.temporal) for v in step.variables],
+        "state": [_slot(s, text) for s in step.slots],
+        "observe": [_observation(o, text) for o in step.observations],
+        "query": [_query(q, text) for q in step.queries],
+        "must not happen": [f"{f.message}: {text(f.condition)}" for f in step.flags],
+        "where": [f"{names[id(e)]} = {text.definition(e)}" for e in shared],
+        "least fixpoints": [f"{n} = {text(d)}" for n, d in _fixpoints(step)],
+        "clusters": [
             ", ".join(c.variables)
             + (f"  coupled along {', '.join(c.coupled)}" if c.coupled else "")
             + (f"  through {', '.join(c.factors)}" if c.factors else "")
             for c in step.clusters
         ],
-    )
-    lines.append(f"{len(step.nodes())} nodes")
-    return "\n".join(lines) + "\n"
+    }
+    return ((title, rows) for title, rows in found.items() if rows)
 
 
-def _shape(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]} outputs" if len(shape) == 1 else f"outputs {list(shape)}"
+def outputs(shape: tuple[int, ...] | None) -> str:
+    """The outputs of a network in words."""
+    if shape is None:
+        return "outputs not declared"
+    if len(shape) > 1:
+        return f"outputs {list(shape)}"
+    return f"{shape[0]} output" + ("s" if shape[0] != 1 else "")
 
 
 def _axes(name: str, axes: tuple[Axis, ...]) -> str:
-    if not axes:
-        return name
-    return f"{name}[{', '.join(f'{axis_text(a)} in {_domain(a)}' for a in axes)}]"
+    return name + (f"[{_along(axes)}]" if axes else "")
+
+
+def _along(axes: tuple[Axis, ...]) -> str:
+    return ", ".join(f"{axis_text(a)} in {_domain(a)}" for a in axes)
+
+
+def _domains(axes: tuple[Axis, ...]) -> str:
+    return f"[{', '.join(map(_domain, axes))}]" if axes else ""
 
 
 def _domain(axis: Axis) -> str:
     return str(axis.type).removeprefix("int ")
 
 
-def _kind(variable: RandomVariable, temporal: bool) -> str:
-    words = []
-    if variable.static and temporal:
-        words.append("static")
-    words.append(
-        f"infinite, {variable.type}"
-        if variable.support is None
-        else f"finite, {len(variable.support)} values"
-    )
-    return f"({', '.join(words)})"
+def _variable(variable: RandomVariable, text: _Printer, temporal: bool) -> str:
+    drawn = f"{_axes(variable.name, variable.axes)} ~ {variable.family}({_params(variable, text)})"
+    guard = "" if variable.guard.data is True else f" if {text(variable.guard)}"
+    words = ["static"] if variable.static and temporal else []
+    if variable.support is None:
+        words += ["infinite", str(variable.type)]
+    else:
+        words += ["finite", f"{len(variable.support)} values"]
+    kind = f"    ({', '.join(words)})"
+    if len(drawn + guard + kind) <= _WIDTH or not guard:
+        row = drawn + guard + kind
+    else:
+        row = f"{drawn}{kind}\n {guard}"
+    if variable.guide is not None:
+        family, params, _ = variable.guide
+        row += f"\n  guide {family}({', '.join(map(text.param, params))})"
+    return row
 
 
-def _observed(value: object) -> str:
-    if value is None:
-        return "data"
-    if isinstance(value, bool):
-        return str(value).lower()
-    assert isinstance(value, tuple)
-    return ", ".join(show_term(v) for v in value)
+def _params(variable: RandomVariable, text: _Printer) -> str:
+    heads = variable.label.split("; ")
+    first = variable.params[0] if variable.params else ()
+    if variable.family != "choice" or not isinstance(first, tuple) or len(heads) != len(first):
+        return ", ".join(map(text.param, variable.params))
+    # The value of an annotated disjunction is the number of the head that was chosen.
+    options = enumerate(zip(first, heads, strict=True))
+    return ", ".join(f"{i}: {text(p)} {head}" for i, (p, head) in options)
 
 
-def _slot_rows(slot, text) -> list[str]:  # type: ignore[no-untyped-def]
+def _slot(slot: Slot, text: _Printer) -> str:
     types = ", ".join(map(str, slot.fields))
     head = _axes(slot.name, slot.axes) + (f": {types}" if types else "")
-    if slot.deterministic:
-        head += "    (deterministic)"
-    rows = [head, f"  present: {text(slot.present)}"]
-    rows += [f"  {i + 1}: {text(v)}" for i, v in enumerate(slot.values)]
-    return rows
+    rows = [head + ("    (deterministic)" if slot.deterministic else "")]
+    rows.append(f"  present: {text(slot.present)}")
+    for i, value in enumerate(slot.values):
+        rows.append(f"  value{f' {i + 1}' if len(slot.values) > 1 else ''}: {text(value)}")
+    return "\n".join(rows)
 
 
-def _systems(step: StepProgram, names: dict[int, str]) -> list[str]:
-    seen: dict[int, object] = {}
-    rows = []
-    for node in step.nodes():
-        if node.op == "lfp" and id(node.data[0]) not in seen:
-            system = node.data[0]
-            seen[id(system)] = system
-            rows += [
-                f"{name} = {describe(definition, names, 1)}"
-                for name, definition in zip(system.names, system.definitions, strict=True)
-            ]
-    return rows
+def _observation(observation: ObservationDecl, text: _Printer) -> str:
+    head = _axes(observation.name, observation.axes) + str(observation.when or "")
+    value = observation.value
+    if value is None:
+        seen = "data"
+    elif isinstance(value, bool):
+        seen = str(value).lower()
+    else:
+        seen = ", ".join(map(show_term, value))
+    ways = [
+        ("" if b.condition.data is True else f"{text(b.condition)}: ") + text.several(b.values)
+        for b in observation.branches
+    ]
+    return f"{head} = {seen}: " + ("; ".join(ways) if ways else text(observation.holds))
+
+
+def _query(query: QueryDecl, text: _Printer) -> str:
+    row = query.name + (f" for {_along(query.axes)}" if query.axes else "")
+    row += f": {text(query.holds)}"
+    return row + (f"  values {text.several(query.values)}" if query.values else "")
+
+
+def _fixpoints(step: StepProgram) -> list[tuple[str, Expr]]:
+    systems = {id(n.data[0]): n.data[0] for n in step.nodes() if n.op == "lfp"}
+    return [row for s in systems.values() for row in zip(s.names, s.definitions, strict=True)]
 
 
 def _shared(step: StepProgram) -> tuple[dict[int, str], list[Expr]]:
@@ -283,13 +318,11 @@ def _shared(step: StepProgram) -> tuple[dict[int, str], list[Expr]]:
     nodes = step.nodes()
     for node in nodes:
         sizes[id(node)] = 1 + sum(sizes.get(id(a), 1) for a in node.args)
-        for arg in node.args:
-            uses[id(arg)] += 1
-    for root in step.roots():
-        uses[id(root)] += 1
+        uses.update(map(id, node.args))
+    uses.update(map(id, step.roots()))
+    uses.update(id(definition) for _, definition in _fixpoints(step))
     shared = [n for n in nodes if uses[id(n)] > 1 and sizes[id(n)] > 5]
-    names = {id(n): f"%{i + 1}" for i, n in enumerate(shared)}
-    return names, shared
+    return {id(n): f"%{i + 1}" for i, n in enumerate(shared)}, shared
 
 
-__all__ = ["axis_text", "describe", "postorder", "show"]
+__all__ = ["axis_text", "describe", "outputs", "postorder", "sections", "show"]

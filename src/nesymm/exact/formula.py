@@ -26,10 +26,10 @@ class Formula:
     false = 0
     true = 1
 
-    def __init__(self, sizes: Sequence[int]):
-        self.sizes = tuple(int(size) for size in sizes)
-        if any(size < 1 for size in self.sizes):
-            raise ValueError(f"every variable needs a value, but the sizes are {self.sizes}")
+    def __init__(self, sizes: Sequence[int] = ()):
+        self.sizes: list[int] = []
+        for size in sizes:
+            self.add_variable(size)
         self.ops: list[int] = [FALSE, TRUE]
         self.args: list[tuple[int, ...]] = [(), ()]
         self._known: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -39,6 +39,13 @@ class Formula:
         return len(self.ops)
 
     # ------------------------------------------------------------ building
+
+    def add_variable(self, size: int) -> int:
+        """A new variable with `size` values; returns its index."""
+        if size < 1:
+            raise ValueError(f"a variable needs at least one value, not {size}")
+        self.sizes.append(int(size))
+        return len(self.sizes) - 1
 
     def literal(self, variable: int, value: int) -> int:
         """`variable` takes `value`."""
@@ -182,9 +189,9 @@ class Formula:
                         parent = work[-1][0]
                         low[parent] = min(low[parent], low[node])
                     if low[node] == index[node]:
-                        first = open_.index(node) if open_[-1] != node else len(open_) - 1
-                        component = open_[first:]
-                        del open_[first:]
+                        component = [open_.pop()]
+                        while component[-1] != node:
+                            component.append(open_.pop())
                         is_open.difference_update(component)
                         yield self._checked(component)
 

@@ -65,12 +65,18 @@ class Weight:
 Source = Drawn | Leaf | Weight
 
 
+class _Growing(Formula):
+    def add_variable(self, size):
+        self.sizes = (*self.sizes, size)
+        return len(self.sizes) - 1
+
+
 class Encoding:
     """A formula under construction, and what its variables stand for."""
 
     def __init__(self, step: StepProgram, known: Mapping[Expr, Expr] | None = None):
         self.variables = {v.name: v for v in step.variables}
-        self.formula = Formula([])
+        self.formula = _Growing([])
         self.sources: list[Source] = []
         self.known = dict(known or {})
         self.elements: dict[tuple[str, tuple], Values] = {}
@@ -175,7 +181,7 @@ class Encoding:
 
     def _comparison(self, node: Expr, place: Place) -> int:
         """A test of values: finite ones by their tables, run-time ones by leaves."""
-        finite, runtime = self.kind(node)
+        _, runtime = self.kind(node)
         if not runtime and node.op in ("eq", "lt", "le"):
             left, right = (self.values(a, place) for a in node.args)
             self._check_size(node, len(left) * len(right))

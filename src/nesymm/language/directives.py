@@ -13,8 +13,7 @@ from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
 
 _FORMS = {
     "const": "`:- const(n, 10).`",
-    "input": "`:- input(action(A)@t, [up, down]).`, `:- input(start(X, Y)).` or "
-    "`:- input(image).`",
+    "input": "`:- input(action(A)@t, [up, down]).`, `:- input(start(X, Y)).` or `:- input(image).`",
     "network": "`:- network(policy, 9).`",
     "domain": "`:- domain(hp/1, 1, 0..12).`",
     "fluent": "`:- fluent(visited(key, key)).`",
@@ -153,9 +152,13 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
                 if not rest:
                     out.broken.add(name)
                     raise ProgramError(
-                        Diagnostic("E107", f"the constant {name} has no value", term.span,
-                                   f"give it one in the program, `:- const({name}, 10).`, or when "
-                                   f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`")  # fmt: skip
+                        Diagnostic(
+                            "E107",
+                            f"the constant {name} has no value",
+                            term.span,
+                            f"give it one in the program, `:- const({name}, 10).`, or when "
+                            f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`",
+                        )
                     )
                 value = out._value(rest[0])
             out.terms[name] = value
@@ -191,8 +194,12 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
         case Struct("use_module", (Struct("library", (Struct(name, ()),)), *_)):
             if name not in _LIBRARIES:
                 raise ProgramError(
-                    Diagnostic("E106", f"there is no library called {name} here", term.span,
-                               "the libraries lists, aggregate and apply are built in")  # fmt: skip
+                    Diagnostic(
+                        "E106",
+                        f"there is no library called {name} here",
+                        term.span,
+                        "the libraries lists, aggregate and apply are built in",
+                    )
                 )
         case _:
             name = _name(term)
@@ -200,10 +207,14 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
                 raise _malformed(term, f"this {name} directive is malformed")
             if not name:
                 raise _malformed(term, "this is not a directive")
-            near = difflib.get_close_matches(name, _FORMS, n=1)
+            near = difflib.get_close_matches(name, _FORMS, 1, 0.7)
             raise ProgramError(
-                Diagnostic("E106", f"there is no directive called {name}", term.span,
-                           f"did you mean {_FORMS[near[0]]}?" if near else _ALL)  # fmt: skip
+                Diagnostic(
+                    "E106",
+                    f"there is no directive called {name}",
+                    term.span,
+                    f"did you mean {_FORMS[near[0]]}?" if near else _ALL,
+                )
             )
 
 
@@ -225,12 +236,18 @@ def _domain(term: Term, out: Directives) -> Term:
     """Refuses what cannot be a domain."""
     match term:
         case Struct("..", bounds) if unknown := [
-            b for b in bounds if isinstance(b, Struct) and not b.args and b.functor not in out.broken
+            b
+            for b in bounds
+            if isinstance(b, Struct) and not b.args and b.functor not in out.broken
         ]:
             name = unknown[0].functor
             raise ProgramError(
-                Diagnostic("E106", f"the bound {name} is not a number", unknown[0].span,
-                           f"declare the constant: `:- const({name}, 10).`")  # fmt: skip
+                Diagnostic(
+                    "E106",
+                    f"the bound {name} is not a number",
+                    unknown[0].span,
+                    f"declare the constant: `:- const({name}, 10).`",
+                )
             )
         case Struct("..", (Num(low), Num(high))) if low > high:
             message = "this domain is empty: it ends before it begins"
@@ -264,9 +281,12 @@ def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directiv
     if tensor and domains:
         at = "@t" if timed else ""
         raise ProgramError(
-            Diagnostic("E106", "an input without arguments is a tensor and has no domain",
-                       domains[0].span, f"for a number, write "
-                       f"`:- input({what.functor}(X){at}, 0..10).`")  # fmt: skip
+            Diagnostic(
+                "E106",
+                "an input without arguments is a tensor and has no domain",
+                domains[0].span,
+                f"for a number, write `:- input({what.functor}(X){at}, 0..10).`",
+            )
         )
     if what.arity and domains and len(domains) != what.arity:
         raise _malformed(term, f"give a domain for each of the {what.arity} arguments, or none")
@@ -293,8 +313,12 @@ def _shape(term: Term) -> tuple[int, ...]:
         ):
             return tuple(i.value for i in items)  # type: ignore[union-attr,misc]
     raise ProgramError(
-        Diagnostic("E106", "the outputs of a network are a number or a shape", term.span,
-                   "write `:- network(policy, 9).` or `:- network(decoder, [3, 64, 64]).`")  # fmt: skip
+        Diagnostic(
+            "E106",
+            "the outputs of a network are a number or a shape",
+            term.span,
+            "write `:- network(policy, 9).` or `:- network(decoder, [3, 64, 64]).`",
+        )
     )
 
 

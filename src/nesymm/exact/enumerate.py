@@ -1,0 +1,123 @@
+"""The enumerating backend: the table of all assignments.
+
+The oracle of the circuit backend, and faster than it while the table is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nesymm.exact.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
+
+
+class Enumeration:
+    """All assignments of the variables of a formula, and which roots hold in each."""
+
+    def __init__(self, formula: Formula, roots: Sequence[int]):
+        self.sizes = tuple(formula.sizes)
+        self.roots = tuple(roots)
+        count = int(np.prod(self.sizes, dtype=np.int64))
+        shape = self.sizes or (1,)
+        flat = np.arange(max(count, 1))
+        self.assignments = (
+            np.stack(np.unravel_index(flat, shape), axis=-1)
+            if self.sizes
+            else np.zeros((1, 0), dtype=np.int64)
+        )
+        offsets = np.concatenate([[0], np.cumsum(self.sizes)])[:-1].astype(np.int64)
+        self.literals = self.assignments + offsets if self.sizes else self.assignments
+        self.truth = np.stack([_truth(formula, r, self.assignments) for r in roots], axis=-1)
+
+    @property
+    def states(self) -> int:
+        return len(self.assignments)
+
+    def _totals(self, log_weights: Any, xp: Any) -> Any:
+        """The log-weight of every assignment."""
+        if not self.sizes:
+            return xp.zeros((*log_weights.shape[:-1], 1))
+        return xp.sum(log_weights[..., self.literals], axis=-1)
+
+    def log_values(self, log_weights: Any, xp: Any = np) -> Any:
+        """The log of the weighted count of each root."""
+        totals = self._totals(log_weights, xp)[..., :, None]
+        masked = xp.where(self.truth, totals, -xp.inf)
+        return _logsumexp(xp, masked, axis=-2)
+
+    def _log_posterior(self, log_weights: Any, root: int, xp: Any) -> Any:
+        column = self.truth[:, self.roots.index(root)]
+        masked = xp.where(column, self._totals(log_weights, xp), -xp.inf)
+        return masked - _logsumexp(xp, masked, axis=-1)[..., None]
+
+    def marginals(self, log_weights: Any, root: int, xp: Any = np) -> Any:
+        """The posterior probability of each literal, given a root."""
+        posterior = xp.exp(self._log_posterior(log_weights, root, xp))
+        one_hot = np.zeros((self.states, sum(self.sizes)))
+        np.put_along_axis(one_hot, self.literals, 1.0, axis=-1)
+        return posterior @ one_hot
+
+    def sample(self, key: Any, log_weights: Any, root: int, shape: tuple[int, ...] = ()) -> Any:
+        """Joint samples given a root: values of all variables."""
+        import jax
+
+        posterior = self._log_posterior(jax.numpy.asarray(log_weights), root, jax.numpy)
+        size = (*shape, *posterior.shape[:-1])
+        index = jax.random.categorical(key, posterior, shape=size)
+        return jax.numpy.asarray(self.assignments)[index]
+
+    def most_probable(self, log_weights: Any, root: int, xp: Any = np) -> tuple[Any, Any]:
+        """The assignment of largest weight given a root, and its log-weight."""
+        column = self.truth[:, self.roots.index(root)]
+        masked = xp.where(column, self._totals(log_weights, xp), -xp.inf)
+        best = xp.argmax(masked, axis=-1)
+        return xp.asarray(self.assignments)[best], xp.max(masked, axis=-1)
+
+
+def _logsumexp(xp: Any, x: Any, axis: int) -> Any:
+    top = xp.max(x, axis=axis, keepdims=True)
+    safe = xp.where(xp.isfinite(top), top, 0.0)
+    total = xp.sum(xp.exp(x - safe), axis=axis)
+    positive = total > 0
+    logs = xp.where(positive, xp.log(xp.where(positive, total, 1.0)), -xp.inf)
+    return logs + xp.squeeze(safe, axis)
+
+
+def _truth(formula: Formula, root: int, assignments: np.ndarray) -> np.ndarray:
+    """The truth of one node in all assignments; cycles by least fixpoint."""
+    known: dict[int, np.ndarray] = {}
+    count = len(assignments)
+    for component in formula.components([root]):
+        if len(component) > 1 or formula.ops[component[0]] == ATOM:
+            for node in component:
+                known[node] = np.zeros(count, dtype=bool)
+            while True:
+                before = {n: known[n] for n in component}
+                for node in component:
+                    known[node] = _node(formula, node, known, assignments)
+                if all(np.array_equal(before[n], known[n]) for n in component):
+                    break
+        else:
+            known[component[0]] = _node(formula, component[0], known, assignments)
+    return known[root]
+
+
+def _node(
+    formula: Formula, node: int, known: dict[int, np.ndarray], assignments: np.ndarray
+) -> np.ndarray:
+    op, args = formula.ops[node], formula.args[node]
+    if op in (TRUE, FALSE):
+        return np.full(len(assignments), op == TRUE)
+    if op == LITERAL:
+        return assignments[:, args[0]] == args[1]
+    below = [known[a] for a in args]
+    if op == NOT:
+        return ~below[0]
+    if op == ATOM:
+        return below[0]
+    return np.logical_and.reduce(below) if op == AND else np.logical_or.reduce(below)
+
+
+__all__ = ["OR", "Enumeration"]

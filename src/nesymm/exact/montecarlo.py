@@ -1,0 +1,175 @@
+"""What has no closed form is sampled; the finite part stays exact given each sample.
+
+With I the sampled variables and F the finite ones, P(q, e) is the mean over I of
+P(q, e | I). Where the distribution of I depends on F, so does what I says about F:
+the density p(I | F) enters as a weight, normalised by its own sum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nesymm.compiler.expr import Expr
+from nesymm.compiler.step import RandomVariable
+from nesymm.distributions import FAMILIES
+from nesymm.exact.families import constrain, log_masses
+from nesymm.exact.lower import Lowering
+from nesymm.exact.named import Named, expand
+from nesymm.exact.weights import Given
+
+if TYPE_CHECKING:
+    from nesymm.exact.posterior import Posterior, Solver
+
+_PARTICLE = "particle"
+
+
+class _Sampler:
+    """Draws all variables ancestrally; a `Leaves` over the particle dimension."""
+
+    def __init__(self, given: Given, variables: dict[str, RandomVariable], n: int, key: Any):
+        self.given = given
+        self.variables = variables
+        self.n = n
+        self.key = key
+        self.drawn: dict[str, Named] = {}
+
+    def leaf(self, low: Lowering, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        if expr.op == "rv":
+            if expr.data not in self.drawn:
+                self.drawn[expr.data] = self._draw(low, self.variables[expr.data])
+            return self.drawn[expr.data]
+        if expr.op == "neural" and any(k.dims for k in keys):
+            import jax
+
+            net, output = expr.data
+            network = self.given.networks[net]
+            mapped = jax.vmap(network, in_axes=[0 if k.dims else None for k in keys])
+            result = mapped(*(k.array for k in keys))
+            if output is None:
+                return Named(result, (_PARTICLE,))
+            return Named(result.reshape(self.n, -1)[:, output], (_PARTICLE,))
+        return self.given.leaf(low, expr, keys)
+
+    def _draw(self, low: Lowering, variable: RandomVariable) -> Named:
+        import jax
+
+        self.key, key = jax.random.split(self.key)
+        if variable.finite:
+            return self._draw_finite(low, variable, key)
+        import numpyro.distributions as dist
+
+        params = self._parameters(low, variable)
+        made = make_distribution(dist, variable.family, params)
+        return Named(made.sample(key, (self.n,) if not made.batch_shape else ()), (_PARTICLE,))
+
+    def _parameters(self, low: Lowering, variable: RandomVariable) -> list[Any]:
+        jnp = low.xp
+        family = FAMILIES[variable.family]
+        if variable.neural:
+            whole = low.value(variable.params[0])  # type: ignore[arg-type]
+            flat = whole.array.reshape(*whole.array.shape[: len(whole.dims)], -1)
+            columns = [flat[..., i] for i in range(len(family.params))]
+            values = [
+                constrain(jnp, c, x) for c, x in zip(family.constraints, columns, strict=True)
+            ]
+        else:
+            values = [low.value(p).array for p in variable.params if isinstance(p, Expr)]
+        return [jnp.broadcast_to(v, (self.n,)) for v in values]
+
+    def _draw_finite(self, low: Lowering, variable: RandomVariable, key: Any) -> Named:
+        import jax
+
+        params = variable.params[:1] if variable.family == "categorical" else variable.params
+
+        def spread(e: Expr) -> Any:
+            return low.xp.broadcast_to(expand(low.xp, low.value(e), (_PARTICLE,)), (self.n,))
+
+        if variable.neural:
+            assert isinstance(params[0], Expr)
+            arrays: tuple = (low.value(params[0]).array,)
+        else:
+            arrays = tuple(
+                tuple(spread(e) for e in p) if isinstance(p, tuple) else spread(p) for p in params
+            )
+        if variable.family in ("uniform_int", "binomial"):
+            arrays = tuple(a[:, None] for a in arrays)
+        logits = log_masses(low.xp, variable.family, arrays, variable.outcomes, variable.neural)
+        index = jax.random.categorical(key, low.xp.broadcast_to(logits, (self.n, logits.shape[-1])))
+        codes = [_code(variable, v) for v in variable.outcomes]
+        return Named(low.xp.asarray(codes)[index], (_PARTICLE,))
+
+
+def _code(variable: RandomVariable, value: Any) -> Any:
+    from nesymm.compiler.types import Enum
+
+    return variable.type.values.index(value) if isinstance(variable.type, Enum) else value
+
+
+def make_distribution(dist: Any, family: str, params: list[Any]) -> Any:
+    """A NumPyro distribution for an infinite family."""
+    names = {
+        "normal": dist.Normal,
+        "uniform": dist.Uniform,
+        "exponential": dist.Exponential,
+        "gamma": dist.Gamma,
+        "beta": dist.Beta,
+        "poisson": dist.Poisson,
+        "geometric": dist.Geometric,
+        "laplace": dist.Laplace,
+        "lognormal": dist.LogNormal,
+        "student_t": dist.StudentT,
+    }
+    return names[family](*params)
+
+
+def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior:
+    """Probabilities with standard errors, from samples of the infinite variables."""
+    import jax
+    import jax.numpy as jnp
+
+    from nesymm.exact.posterior import Impossible, Posterior
+
+    problem = solver.problem
+    with jax.enable_x64(True):
+        variables = {v.name: v for v in problem.step.variables}
+        sampler = _Sampler(given, variables, samples, jax.random.key(seed))
+        low = Lowering(jnp, sampler)
+        for variable in problem.sampled:
+            if variable.name not in sampler.drawn:
+                sampler.drawn[variable.name] = sampler._draw(low, variable)
+        drawn = {v.name: sampler.drawn[v.name].array for v in problem.sampled}
+
+        def one(values: dict[str, Any]) -> Any:
+            here = Given(given.parameters, given.networks, given.inputs, values)
+            return problem.weights(here, jnp)
+
+        log_weights = jax.vmap(one)(drawn)
+        for rank in range(len(problem.evidences)):
+            _, backend = solver.backend(rank)
+            values = np.asarray(backend.log_values(log_weights, jnp))
+            relative = values - values[:, :1]
+            if np.any(relative[:, 1] > -np.inf):
+                break
+        else:
+            raise Impossible(
+                f"none of {samples:,} samples explains the evidence: it is impossible, or too "
+                "rare for this many samples"
+            )
+    top = relative[:, 1].max()
+    evidence = np.exp(relative[:, 1] - top)
+    log_values = np.concatenate(
+        [[0.0], np.log(np.mean(np.exp(relative[:, 1:] - top), axis=0)) + top]
+    )
+    errors = {}
+    for i, asked in enumerate(problem.queries):
+        both = np.exp(relative[:, 2 + i] - top)
+        p = both.mean() / evidence.mean()
+        residual = (both - p * evidence) / evidence.mean()
+        errors[asked.name] = float(residual.std(ddof=1) / np.sqrt(samples))
+    posterior = Posterior(solver, given, rank, log_values, errors)
+    posterior.method = f"{solver.method}, {samples:,} samples of " + ", ".join(
+        v.name for v in problem.sampled
+    )
+    return posterior

@@ -1,0 +1,210 @@
+"""A step without state as one propositional problem: evidence, queries, weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+
+from nesymm.compiler.algebra import const, eq
+from nesymm.compiler.axes import rebuild
+from nesymm.compiler.expr import FALSE, TIME, Expr, make
+from nesymm.compiler.finish import map_expressions
+from nesymm.compiler.runtime import atom_text, map_symbols
+from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, StepProgram
+from nesymm.compiler.types import BOOL
+from nesymm.errors import Diagnostic, ProgramError
+from nesymm.exact.continuous import eliminate, substitute_observed
+from nesymm.exact.propositional import Encoding
+from nesymm.exact.weights import Weights
+
+# More observations than this that mix point masses and densities are not sorted out.
+_MAX_MIXED = 6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One grounding of a query: its name and its formula."""
+
+    name: str
+    formula: int
+
+
+class Problem:
+    """Everything about a program without time, as a formula with weights.
+
+    Roots, in this order: what always holds (it only weighs sampled values), the evidence,
+    and the evidence with each query.
+    """
+
+    def __init__(self, step: StepProgram, observed: frozenset[str] = frozenset()):
+        if step.temporal:
+            raise ValueError("this is for programs without time")
+        self.step = eliminate(substitute_observed(at_start(step)))
+        self.observed = observed
+        self.encoding = Encoding(self.step)
+        formula = self.encoding.formula
+        self.prior = formula.and_([self._weigh_sampled(v) for v in self.sampled])
+        self.evidences = self._evidences()
+        self.queries = [a for q in self.step.queries for a in self._asked(q)]
+
+    # ------------------------------------------------------------ what is sampled
+
+    @cached_property
+    def sampled(self) -> list[RandomVariable]:
+        """Infinite variables without a closed form that are not observed."""
+        observed = {
+            v.data
+            for o in self.step.observations
+            for b in o.branches
+            for v in b.values
+            if v.op == "rv"
+        }
+        return [v for v in self.step.variables if not v.finite and v.name not in observed]
+
+    def _weigh_sampled(self, variable: RandomVariable) -> int:
+        """A sampled variable with finite parents tells something about them."""
+        if not any(self.encoding.kind(e)[0] for e in variable.expressions()):
+            return self.encoding.formula.true
+        value = make("rv", (), variable.name, variable.type)
+        where = self.encoding.truth(variable.guard)
+        return self.encoding.weigh(variable, (), value, where)
+
+    # ------------------------------------------------------------ evidence
+
+    def _evidences(self) -> list[int]:
+        """The evidence, as formulas in order of precedence.
+
+        A value that has positive probability by itself (a point mass) outweighs any
+        density. So the ways of explaining the observed values are tried in order of how
+        many densities they use, and the first that is possible counts.
+        """
+        formula = self.encoding.formula
+        fixed: list[int] = []
+        mixed: list[tuple[int, int]] = []
+        for observation in self.step.observations:
+            if observation.value is None and observation.name not in self.observed:
+                continue
+            points, densities = self._explain(observation)
+            if points == formula.false or densities == formula.false:
+                fixed.append(formula.or_([points, densities]))
+            else:
+                mixed.append((points, densities))
+        if len(mixed) > _MAX_MIXED:
+            raise ProgramError(
+                Diagnostic(
+                    "E311",
+                    f"{len(mixed)} observations mix point masses and densities",
+                    self.step.observations[0].span,
+                    "observe fewer of them at once",
+                )
+            )
+        out = []
+        for count in range(len(mixed) + 1):
+            ways = []
+            for chosen in combinations(range(len(mixed)), count):
+                parts = [pair[i in chosen] for i, pair in enumerate(mixed)]
+                ways.append(formula.and_(parts))
+            out.append(formula.and_([self.prior, *fixed, formula.or_(ways)]))
+        return out
+
+    def _explain(self, observation: ObservationDecl) -> tuple[int, int]:
+        """How an observation can hold: by truth or point mass, and by density."""
+        formula, encoding = self.encoding.formula, self.encoding
+        if not observation.is_value:
+            holds = encoding.truth(observation.holds)
+            if observation.value is None:
+                told = encoding.leaf(make("input", (), (observation.name, 0), BOOL))
+                same = formula.or_(
+                    [
+                        formula.and_([holds, told]),
+                        formula.and_([formula.not_(holds), formula.not_(told)]),
+                    ]
+                )
+                return same, formula.false
+            return (holds if observation.value else formula.not_(holds)), formula.false
+        points, densities = [], []
+        weights = []
+        for branch in observation.branches:
+            here = [encoding.truth(branch.condition)]
+            by_density = False
+            for i, value in enumerate(branch.values):
+                if value.op == "rv" and not encoding.variables[value.data].finite:
+                    by_density = True
+                    weights.append(
+                        encoding.weigh(
+                            encoding.variables[value.data],
+                            (),
+                            self._told(observation, i, value),
+                            encoding.truth(branch.condition),
+                        )
+                    )
+                else:
+                    told = self._told(observation, i, value)
+                    here.append(encoding.truth(eq(value, told)))
+            (densities if by_density else points).append(formula.and_(here))
+        dense = formula.and_([formula.or_(densities), *weights])
+        return formula.or_(points), dense
+
+    def _told(self, observation: ObservationDecl, i: int, value: Expr) -> Expr:
+        if observation.value is None:
+            return make("input", (), (observation.name, i), value.type)
+        return const(observation.value[i])
+
+    # ------------------------------------------------------------ queries
+
+    def _asked(self, query: QueryDecl) -> list[Asked]:
+        encoding, formula = self.encoding, self.encoding.formula
+        holds = encoding.truth(query.holds)
+        if not query.values:
+            return [Asked(query.name, holds)]
+        for value in query.values:
+            if encoding.kind(value)[1]:
+                raise ProgramError(
+                    Diagnostic(
+                        "E317",
+                        f"the query {query.name} asks for a value that is not one of finitely many",
+                        query.span,
+                        "ask for a comparison instead, for example `hot :- temperature > 20.`",
+                    )
+                )
+        tables = [encoding.values(v, {}) for v in query.values]
+        base = query.name.split("(")[0]
+        out = []
+        for combo in product(*(t.items() for t in tables)):
+            here = formula.and_([holds, *(f for _, f in combo)])
+            if here == formula.false:
+                continue
+            values = iter(v for v, _ in combo)
+            terms = map_symbols(query.template, lambda _: next(values))  # noqa: B023
+            out.append(Asked(atom_text(base, terms), here))
+        return out
+
+    def roots(self, evidence: int) -> list[int]:
+        formula = self.encoding.formula
+        asked = [formula.and_([evidence, q.formula]) for q in self.queries]
+        return [self.prior, evidence, *asked]
+
+    @cached_property
+    def weights(self) -> Weights:
+        return Weights(self.encoding.sources)
+
+    @property
+    def states(self) -> float:
+        total = 1.0
+        for size in self.encoding.formula.sizes:
+            total *= size
+        return total
+
+
+def at_start(step: StepProgram) -> StepProgram:
+    """The program at step 0, where nothing came before."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node is TIME:
+            return const(0)
+        if node.op == "slot" and node.data[1] == "present":
+            return FALSE
+        return rebuild(node, args)
+
+    return map_expressions(step, rule)

@@ -1,0 +1,164 @@
+"""The weights of a formula's literals, from parameters, networks and data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nesymm.compiler.algebra import is_const
+from nesymm.compiler.expr import Expr
+from nesymm.compiler.step import Param, RandomVariable
+from nesymm.distributions import FAMILIES
+from nesymm.errors import NesymmError
+from nesymm.exact.families import cdf, constrain, log_density, log_masses, safe_log
+from nesymm.exact.lower import Lowering
+from nesymm.exact.named import Named
+from nesymm.exact.propositional import Drawn, Leaf, Source, Weight
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known at run time: leaves read their values here."""
+
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    networks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    drawn: Mapping[str, Any] = field(default_factory=dict)
+
+    def leaf(self, low: Lowering, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        match expr.op:
+            case "param":
+                value = low.xp.asarray(self._get("parameter", self.parameters, expr.data))
+                if not keys:
+                    return Named(value)
+                raise NesymmError(f"the parameter {expr.data} is indexed by a run-time value")
+            case "neural":
+                net, output = expr.data
+                result = self._get("network", self.networks, net)(*(k.array for k in keys))
+                result = low.xp.asarray(result)
+                return Named(result if output is None else result.reshape(-1)[output])
+            case "input":
+                name, column = expr.data
+                value = self._get("input", self.inputs, name)
+                if isinstance(column, str) or (np.ndim(value) == 0 and column == 0):
+                    return Named(low.xp.asarray(value))
+                return Named(low.xp.asarray(value)[..., column])
+            case "given":
+                return Named(low.xp.asarray(expr.data in self.inputs))
+            case "rv":
+                return Named(low.xp.asarray(self._get("value of", self.drawn, expr.data)))
+            case "cdf":
+                params = tuple(k.array for k in keys[1:])
+                return Named(cdf(low.xp, expr.data, params, keys[0].array))
+        raise TypeError(f"no value for `{expr.op}`")
+
+    def _get(self, kind: str, table: Mapping[str, Any], name: str) -> Any:
+        if name not in table:
+            raise NesymmError(
+                f"the {kind} {name} is not given (given: {', '.join(table) or 'none'})"
+            )
+        return table[name]
+
+
+class Weights:
+    """Log-weights of all literals; constant ones are computed once."""
+
+    def __init__(self, sources: Sequence[Source]):
+        parts: list[np.ndarray] = []
+        self.moving: list[tuple[int, int, Source]] = []
+        start = 0
+        for source in sources:
+            size = _size(source)
+            if all(is_const(e) for e in _expressions(source)):
+                parts.append(np.asarray(_log_weights(Lowering(np, Given()), source)))
+            else:
+                parts.append(np.zeros(size))
+                self.moving.append((start, size, source))
+            start += size
+        self.constant = np.concatenate(parts) if parts else np.zeros(0)
+
+    def __call__(self, given: Given, xp: Any = np, real: Any = np.float64) -> Any:
+        if not self.moving:
+            return xp.asarray(self.constant)
+        low = Lowering(xp, given, real)
+        pieces = []
+        done = 0
+        for start, size, source in self.moving:
+            pieces.append(xp.asarray(self.constant[done:start]))
+            pieces.append(_log_weights(low, source))
+            done = start + size
+        pieces.append(xp.asarray(self.constant[done:]))
+        return xp.concatenate(pieces)
+
+
+def _size(source: Source) -> int:
+    return len(source.variable.outcomes) if isinstance(source, Drawn) else 2
+
+
+def _expressions(source: Source) -> list[Expr]:
+    match source:
+        case Leaf(condition):
+            return [condition]
+        case Weight(params=params, value=value):
+            return [value, *_flat(params)]
+        case Drawn(params=params):
+            return _flat(params)
+    raise TypeError(source)
+
+
+def _flat(params: tuple[Param, ...]) -> list[Expr]:
+    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
+
+
+def _log_weights(low: Lowering, source: Source) -> Any:
+    xp = low.xp
+    match source:
+        case Leaf(condition):
+            holds = low.value(condition).array
+            return xp.where(xp.stack([~holds, holds]), 0.0, -xp.inf)
+        case Weight(variable, params, value):
+            log_p = density_of(low, variable, params, low.value(value).array)
+            return xp.stack([xp.zeros_like(log_p), log_p])
+        case Drawn(variable, _, params):
+            return _finite(low, variable, params)
+    raise TypeError(source)
+
+
+def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...]) -> Any:
+    if variable.family == "categorical":
+        params = params[:1]
+    arrays = tuple(
+        tuple(low.value(e).array for e in p) if isinstance(p, tuple) else low.value(p).array
+        for p in params
+    )
+    if variable.family == "bernoulli" and variable.neural:
+        arrays = (constrain(low.xp, "unit", arrays[0].reshape(())),)
+    return log_masses(low.xp, variable.family, arrays, variable.outcomes, variable.neural)
+
+
+def density_of(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], x: Any) -> Any:
+    """The log-density of an infinite variable at a value (summed over a tensor)."""
+    arrays = scalar_parameters(low, variable, params)
+    result = log_density(low.xp, variable.family, arrays, x)
+    return low.xp.sum(result)
+
+
+def scalar_parameters(
+    low: Lowering, variable: RandomVariable, params: tuple[Param, ...]
+) -> tuple[Any, ...]:
+    """The parameters of an infinite family, networks mapped to their constraints."""
+    family = FAMILIES[variable.family]
+    if not variable.neural:
+        return tuple(low.value(p).array for p in params if isinstance(p, Expr))
+    whole = low.value(params[0]).array  # type: ignore[arg-type]
+    columns = low.xp.split(whole, len(family.params), axis=-1)
+    return tuple(
+        constrain(low.xp, c, column[..., 0] if column.shape[-1:] == (1,) else column)
+        for c, column in zip(family.constraints, columns, strict=True)
+    )
+
+
+__all__ = ["Given", "Weights", "density_of", "safe_log", "scalar_parameters"]

@@ -1,0 +1,137 @@
+"""`compile` and `Model`: a program with its networks and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nesymm.compiler.step import Parameter, StepProgram
+from nesymm.errors import NesymmError
+
+if TYPE_CHECKING:
+    from nesymm.exact.posterior import Posterior, Solver
+    from nesymm.language.program import CheckedProgram
+    from nesymm.language.terms import Program
+
+Network = Callable[..., Any]
+
+
+@dataclass
+class Model:
+    """A compiled program. `parameters` are the values of its learnable `t(_)`s."""
+
+    program: CheckedProgram
+    step: StepProgram
+    networks: Mapping[str, Network]
+    parameters: dict[str, Any]
+    _solvers: dict[Any, Solver] = field(default_factory=dict, repr=False)
+
+    # ------------------------------------------------------------ inference
+
+    def infer(
+        self,
+        data: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        method: str = "auto",
+        samples: int = 10_000,
+        seed: int = 0,
+    ) -> Posterior:
+        """The posterior of the queries given the evidence.
+
+        `data` holds what `observe/1` reads, `inputs` what `:- input` declares. `method` is
+        auto, enumerate or circuit; `samples` counts where something must be sampled.
+        """
+        from nesymm.exact.posterior import infer
+
+        solver = self.solver(frozenset(data or ()), method)
+        return infer(solver, self._given(data, inputs), samples, seed)
+
+    def solver(self, observed: frozenset[str] = frozenset(), method: str = "auto") -> Solver:
+        """The compiled problem behind `infer`, for these observations."""
+        from nesymm.exact.posterior import Solver
+        from nesymm.exact.problem import Problem
+
+        if self.step.temporal:
+            raise NesymmError("this program has time; static inference does not apply to it")
+        if (observed, method) not in self._solvers:
+            problem = Problem(self.step, observed)
+            self._solvers[observed, method] = Solver.compile(problem, method)
+        return self._solvers[observed, method]
+
+    def log_probability(
+        self,
+        query: str,
+        parameters: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        networks: Mapping[str, Network] | None = None,
+        method: str = "auto",
+    ) -> Any:
+        """log P(query | evidence) as a JAX number: differentiable in parameters and networks."""
+        import jax.numpy as jnp
+
+        from nesymm.exact.names import canonical
+        from nesymm.exact.weights import Given
+
+        solver = self.solver(frozenset(data or ()), method)
+        if solver.problem.sampled:
+            raise NesymmError("the query needs sampling; its gradient is not exact")
+        names = [a.name for a in solver.problem.queries]
+        name = canonical(query)
+        if name not in names:
+            raise NesymmError(f"{query} is not asked in the program; it asks: {', '.join(names)}")
+        given = Given(
+            {**self.parameters, **(parameters or {})},
+            {**self.networks, **(networks or {})},
+            {**(inputs or {}), **(data or {})},
+        )
+        values = solver.log_values(given, jnp)
+        return values[2 + names.index(name)] - values[1]
+
+    def _given(self, data: Mapping[str, Any] | None, inputs: Mapping[str, Any] | None) -> Any:
+        from nesymm.exact.weights import Given
+
+        return Given(self.parameters, self.networks, {**(inputs or {}), **(data or {})})
+
+
+def compile(
+    source: str | Program | list[Program],
+    *,
+    name: str = "<program>",
+    constants: Mapping[str, Any] | None = None,
+    networks: Mapping[str, Network] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Model:
+    """Compile a program text (or parsed programs) to a model."""
+    from nesymm.compiler.ground import ground
+    from nesymm.language.check import check
+    from nesymm.language.parser import parse
+
+    parsed = parse(source, name) if isinstance(source, str) else source
+    checked = check(parsed, constants)
+    step = ground(checked)
+    known = {p.name: p for p in step.parameters}
+    for given in parameters or {}:
+        if given not in known:
+            raise NesymmError(
+                f"the program has no parameter {given} (it has: {', '.join(known) or 'none'})"
+            )
+    for given in networks or {}:
+        if given not in checked.networks:
+            declared = ", ".join(checked.networks) or "none"
+            raise NesymmError(f"the program has no network {given} (it has: {declared})")
+    values = {p.name: initial_value(p) for p in step.parameters} | dict(parameters or {})
+    return Model(checked, step, dict(networks or {}), values)
+
+
+def initial_value(parameter: Parameter) -> Any:
+    """Where learning starts: as written, else in the middle."""
+    import numpy as np
+
+    middle = {"unit": 0.5, "simplex": 0.25, "positive": 1.0, "real": 0.0}
+    start = parameter.initial if parameter.initial is not None else middle[parameter.constraint]
+    if not parameter.axes:
+        return float(start)
+    return np.full([a.size for a in parameter.axes], float(start))
