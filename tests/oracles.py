@@ -24,14 +24,17 @@ class Refused(Exception):
     """ProbLog does not accept the program."""
 
 
-def problog(source: str) -> dict[str, float]:
-    """The probabilities that ProbLog gives to the queries of a program."""
+def problog(source: str, method: str = "sdd") -> dict[str, float]:
+    """The probabilities that ProbLog gives to the queries of a program.
+
+    The method `fsdd` copes with dense cycles, but not with evidence that is impossible.
+    """
     from problog import get_evaluatable
     from problog.errors import InconsistentEvidenceError, ProbLogError
     from problog.program import PrologString
 
     try:
-        found = get_evaluatable().create_from(PrologString(source)).evaluate()
+        found = get_evaluatable(method).create_from(PrologString(source)).evaluate()
     except InconsistentEvidenceError as error:
         raise Inconsistent(str(error)) from None
     except ProbLogError as error:
@@ -77,7 +80,10 @@ _ARITHMETIC = {
     ("+", 2), ("-", 2), ("*", 2), ("/", 2), ("//", 2), ("mod", 2), ("min", 2), ("max", 2),
     ("-", 1), ("abs", 1),
 }  # fmt: skip
-_LIBRARIES = ":- use_module(library(lists)).\n:- use_module(library(apply))."
+_LIBRARIES = """:- use_module(library(lists)).
+:- use_module(library(apply)).
+items__([], []).
+items__([row__(X, _) | L], [X | M]) :- items__(L, M)."""
 
 
 class _Unroller:
@@ -308,9 +314,8 @@ class _Unroller:
                     if time is None or _deepest(o, time) <= time
                 ]
                 return ["(" + "; ".join(kept or ["fail"]) + ")"]
-            case Struct("findall" | "all" as name, (template, goal, result)):
-                inner = self._inner(goal, time)
-                return [f"{name}({_text(template)}, {inner}, {_text(result)})"]
+            case Struct("findall", (template, goal, result)):
+                return self._findall(template, goal, result, time)
             case Struct("forall", (condition, goal)):
                 return [f"\\+ ({self._inner(condition, time)}, \\+ {self._inner(goal, time)})"]
             case Struct(name, (left, right)) if name in _COMPARISONS:
@@ -325,6 +330,19 @@ class _Unroller:
             case Struct(name, args):
                 return [_atom(name, [_text(a) for a in args], None)]
         raise NotImplementedError(f"unroll does not know the goal {term}")
+
+    def _findall(self, template: Term, goal: Term, result: Term, time: int | None) -> list[str]:
+        """ProbLog's findall has one item per proof; ours one per solution, in order."""
+        goal = self._named(goal)
+        self.fresh += 1
+        raw, distinct = f"L__{self.fresh}", f"M__{self.fresh}"
+        names = dict.fromkeys(v.name for v in _binding(goal))
+        row = f"row__({_text(template)}, [{', '.join(names)}])"
+        return [
+            f"findall({row}, {self._inner(goal, time)}, {raw})",
+            f"sort({raw}, {distinct})",
+            f"items__({distinct}, {_text(result)})",
+        ]
 
     def _value(self, term: Term, time: int | None, before: list[str]) -> Term:
         """`t` is the step; a variable that is its own value is fetched beforehand."""
@@ -416,8 +434,20 @@ class _Unroller:
                         full = (*named.args, *(parse_term(_constant(k)) for k in key))
                         self._evidence(Struct(named.functor, full), time, single)
 
+    def _named(self, term: Term) -> Term:
+        """Every `_` with a name of its own."""
+        match term:
+            case Var("_"):
+                self.fresh += 1
+                return Var(f"A__{self.fresh}")
+            case Struct(functor, args):
+                return Struct(functor, tuple(map(self._named, args)))
+            case ListTerm(items, tail):
+                return ListTerm(tuple(map(self._named, items)), tail and self._named(tail))
+        return term
+
     def _query(self, inner: Struct, when: Term | None, tail: str) -> None:
-        args = [f"A__{i}" if a == Var("_") else _text(a) for i, a in enumerate(inner.args)]
+        args = [_text(self._named(a)) for a in inner.args]
         if self._is_own(inner):
             args.append("V__")
         if when is None:
@@ -493,6 +523,15 @@ def _moment(when: Term | None, time: int) -> int:
         case Num(int(index)):
             return index
     raise NotImplementedError(f"unroll does not know the time {when}")
+
+
+def _binding(goal: Term) -> Iterator[Var]:
+    """The variables of a goal, those inside a negation aside."""
+    if isinstance(goal, Struct) and goal.functor not in ("not", "forall"):
+        for arg in goal.args:
+            yield from [arg] if isinstance(arg, Var) else _binding(arg)
+    elif isinstance(goal, ListTerm):
+        yield from variables(goal)
 
 
 def _deepest(body: Term, time: int) -> int:

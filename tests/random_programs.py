@@ -252,7 +252,6 @@ def graphs(draw: DrawFn) -> str:
         "loopy :- path(X,X).",
         "sink(X) :- node(X), \\+ edge(X,_).",
         "source(X) :- node(X), forall(node(Y), \\+ edge(Y,X)).",
-        "reach(X,N) :- node(X), findall(Y, path(X,Y), L), length(L,N).",
         "same(X,Y) :- path(X,Y), path(Y,X).",
     )
     chosen = w.draw(st.lists(st.sampled_from(extra), max_size=2, unique=True))
@@ -260,8 +259,6 @@ def graphs(draw: DrawFn) -> str:
     for line in chosen:
         w.add(line)
     x, y = w.pick(nodes), w.pick(nodes)
-    if w.flip():
-        w.add(f"evidence(path({w.pick(nodes)},{w.pick(nodes)}), {w.pick(('true', 'false'))}).")
     for query in (*heads, w.pick((f"path({x},{y})", f"path({x},Y)", "path(X,Y)"))):
         w.add(f"query({query}).")
     return w.text()
@@ -355,10 +352,9 @@ def lists(draw: DrawFn) -> str:
         f"s(S) :- sum_list({numbers},S).",
         f"s(S) :- max_list({numbers},S), on.",
         f"s(L) :- reverse({listed},L).",
-        f"s(L) :- msort({numbers},L).",
         f"s(L) :- append({listed},[z],L), \\+ on.",
-        f"s(I-X) :- nth1(I,{listed},X).",
-        f"s(X) :- memberchk(X,{listed}).",
+        f"s(X) :- nth1(1,{listed},X).",
+        f"s(yes) :- i(_,X), memberchk(X,{listed}).",
         f"s(R) :- select(1,{listed},R).",
         "s(N) :- i(K,V), between(1,V,N).",
     )
@@ -374,15 +370,388 @@ def lists(draw: DrawFn) -> str:
 
 
 def static_programs() -> SearchStrategy[str]:
-    """Any of the programs without time."""
-    return st.one_of(propositional(), relational(), graphs(), numeric(), lists())
+    """Any of the programs without time but `graphs`, whose cycles need a method of their own."""
+    return st.one_of(propositional(), relational(), numeric(), lists())
+
+
+# ---------------------------------------------------------------- over time
+
+
+@dataclass(frozen=True)
+class Case:
+    """A temporal program, how long it runs, and what is observed: per name and step."""
+
+    source: str
+    horizon: int
+    data: dict[str, list[Any]]
+
+
+@dataclass
+class _Fluent:
+    """A predicate with a time: its name, whether it has an entity and a value."""
+
+    name: str
+    keyed: bool
+    valued: bool = False
+    top: int = 2
+
+
+class _Temporal(_Writer):
+    """Writes the clauses of a temporal program."""
+
+    def __init__(self, draw: DrawFn, budget: int):
+        super().__init__(draw, budget)
+        self.fluents: list[_Fluent] = []
+        self.statics: list[str] = []
+        self.entities: tuple[str, ...] = ()
+        self.horizon = self.number(1, 3)
+
+    # -------------------------------------------------------- pieces
+
+    def people(self) -> None:
+        """The entities: none, facts with names or numbers, or counted by `between`."""
+        kind = self.pick(("none", "names", "facts", "between", "between"))
+        if kind == "none":
+            return
+        if kind == "names":
+            self.entities = ("a", "b")
+            self.add("e(a). e(b).")
+        elif kind == "facts":
+            self.entities = ("1", "2")
+            self.add("e(1). e(2).")
+        else:
+            n = self.pick((1, 2, 2, 3))
+            self.entities = tuple(str(i + 1) for i in range(n))
+            self.add(f"e(E) :- between(1, {n}, E).")
+
+    def groundings(self, text: str) -> int:
+        """How many groundings a clause can have: one per binding of its entities."""
+        n = max(1, len(self.entities))
+        return n ** sum(f"({v}" in text or f"{v})" in text for v in ("E", "F"))
+
+    def clause(self, head: str, body: Sequence[str], outof: int = 2) -> None:
+        tail = f" :- {', '.join(body)}" if body else ""
+        self.add(f"{self.chance(self.groundings(head + tail), outof)}{head}{tail}.")
+
+    def entity(self, bound: bool) -> str:
+        """An entity where one may stand: the clause's own, another, or a constant."""
+        return self.pick(("E", "E", "E", "F", self.pick(self.entities)) if bound else
+                         (self.pick(self.entities),))  # fmt: skip
+
+    def literal(
+        self, below: Sequence[_Fluent], keyed: bool, lags: Sequence[str], start: bool = True
+    ) -> list[str]:
+        """Goals about the past, about lower fluents now, about statics or about time."""
+        options: list[str] = []
+        if self.fluents:
+            options += ["past"] * 4
+        if start and self.fluents:
+            options.append("start")
+        if below:
+            options += ["now"] * 3
+        if self.statics:
+            options.append("static")
+        options.append("time")
+        kind = self.pick(options)
+        negated = self.flip(3)
+        if kind == "time":
+            return [self.pick(("t > 1", "t =:= 1", "t mod 2 =:= 0", "t < 2"))]
+        if kind == "static":
+            goal = self.pick(self.statics)
+            if "(E)" in goal and not keyed:
+                goal = goal.replace("E", self.pick(self.entities))
+            return [f"\\+ {goal}" if negated else goal]
+        fluent = self.pick(below if kind == "now" else self.fluents)
+        when = {"now": "t", "start": "0", "past": self.pick(lags)}[kind]
+        before: list[str] = []
+        args = []
+        if fluent.keyed:
+            who = self.entity(keyed)
+            args.append(who)
+            if who == "F":
+                before += [self.pick(("e(F)", "e(F), F \\= E"))]
+        if not fluent.valued:
+            atom = f"{fluent.name}({','.join(args)})" if args else fluent.name
+            return [*before, f"\\+ {atom}@{when}" if negated else f"{atom}@{when}"]
+        if self.flip(3):
+            args.append(str(self.number(0, fluent.top)))
+            goal = f"{fluent.name}({','.join(args)})@{when}"
+            return [*before, f"\\+ {goal}" if negated else goal]
+        variable = f"W{self.number(1, 9)}"
+        args.append(variable)
+        test = self.pick((">", "<", "=:=", ">=", "=\\="))
+        goal = f"{fluent.name}({','.join(args)})@{when}"
+        check = f"{variable} {test} {self.number(0, fluent.top)}"
+        return [*before, f"\\+ ({goal}, {check})"] if negated else [*before, goal, check]
+
+    def body(self, below: Sequence[_Fluent], keyed: bool, lags: Sequence[str]) -> list[str]:
+        parts: list[str] = ["e(E)"] if keyed else []
+        for _ in range(self.number(1, 2)):
+            goals = self.literal(below, keyed, lags)
+            if self.flip(6):
+                others = self.literal(below, keyed, lags, start=False)
+                if "@0" not in goals[0] and len(goals) == len(others) == 1:
+                    goals = [f"({goals[0]} ; {others[0]})"]
+            parts += goals
+        if any("@0" in part for part in parts) and not any("(t-" in part for part in parts):
+            # At step 0 itself a fluent must not depend on what is defined later.
+            parts.append(f"{self.fluents[0].name}({self.blank()})@(t-1)".replace("()", ""))
+        return parts
+
+    def blank(self) -> str:
+        """The arguments of the first fluent, whatever they are."""
+        first = self.fluents[0]
+        return ",".join("_" for _ in range(first.keyed + first.valued))
+
+    # -------------------------------------------------------- fluents
+
+    def static(self) -> None:
+        if self.flip():
+            self.spend(1)
+            self.add(f"{self.pick(PROBABILITIES)}::s.")
+            self.statics.append("s")
+        if self.entities and self.flip(3) and self.spend(len(self.entities)):
+            self.add(f"{self.pick(PROBABILITIES)}::k(E) :- e(E).")
+            self.statics.append("k(E)")
+
+    def boolean(self, fluent: _Fluent, below: list[_Fluent]) -> None:
+        name, keyed = fluent.name, fluent.keyed
+        head = f"{name}(E)" if keyed else name
+        domain = ["e(E)"] if keyed else []
+        if self.flip(5) and keyed:
+            self.clause(f"{name}({self.pick(self.entities)})@0", [], 2)
+        else:
+            self.clause(f"{head}@0", domain, 1)
+        if self.flip(4):
+            self.clause(f"{head}@1", [*domain, *self.literal(below, keyed, ("(t-1)",))], 2)
+        for _ in range(self.number(1, 2)):
+            lags = ("(t-1)", "(t-1)", "(t-1)", "(t-2)")
+            one = f"{name}({self.pick(self.entities)})" if keyed and self.flip(6) else head
+            self.clause(f"{one}@t", self.body(below, keyed, lags), 2)
+        if keyed and self.flip(5):
+            # In-step recursion: what holds for one entity spreads to the next.
+            self.clause(f"{head}@t", ["e(E)", "e(F)", f"{name}(F)@t", "E \\= F"], 3)
+
+    def valued(self, fluent: _Fluent, below: list[_Fluent]) -> None:
+        """A fluent with a value in 0..top, at most one clause of which applies."""
+        name, keyed, top = fluent.name, fluent.keyed, fluent.top
+        key = "E," if keyed else ""
+        domain = ["e(E)"] if keyed else []
+        start = " :- e(E)" if keyed else ""
+        n = max(1, len(self.entities)) if keyed else 1
+        values = list(range(top + 1))
+        ps = self.pick(CERTAIN[:2] if top == 1 else CERTAIN[2:])
+        drawn = f"categorical([{', '.join(ps)}], {values})"
+        if self.flip() and self.spend(n):
+            self.add(f"{name}({key}V)@0 ~ {self.pick((drawn, f'uniform_int(0, {top})'))}{start}.")
+        else:
+            self.add(f"{name}({key}{self.number(0, top)})@0{start}.")
+        w = f"{name}({key}W)@(t-1)"
+        when = self.literal(below, keyed, ("(t-1)",))
+        condition = ", ".join(when)
+        form = self.number(0, 8)
+        if form in (1, 2, 7) and not self.spend(2 * n):
+            form = 0
+        if form == 0:
+            self.add(f"{name}({key}W+1)@t :- {w}, W < {top}, {condition}.")
+            self.add(f"{name}({key}W)@t :- {w}, \\+ (W < {top}, {condition}).")
+        elif form == 1:
+            self.add(f"d({key}D)@t ~ categorical([{', '.join(ps)}], {[-1, 0, 1][: len(ps)]})"
+                     f"{' :- e(E)' if keyed else ''}.")  # fmt: skip
+            self.add(f"{name}({key}M)@t :- {w}, d({key}D)@t, M is max(0, min({top}, W + D)).")
+        elif form == 2:
+            others = self.pick(CERTAIN[:2] if top == 1 else CERTAIN[2:])
+            self.add(f"{name}({key}V)@t ~ {drawn} :- {w}, W > 0.")
+            self.add(f"{name}({key}V)@t ~ categorical([{', '.join(others)}], {values}) :- {w}, "
+                     "W =< 0.")  # fmt: skip
+        elif form == 3:
+            self.add(f"{name}({key}W)@t :- {w}, \\+ ({condition}).")
+            self.add(f"{name}({key}0)@t :- {w}, {condition}.")
+        elif form == 4:
+            self.add(f"{name}({key}(W+1) mod {top + 1})@t :- {w}, {condition}.")
+            self.add(f"{name}({key}W)@t :- {w}, \\+ ({condition}).")
+        elif form == 5:
+            self.add(f"{name}({key}W)@t :- {w}, {condition}.")
+        elif form == 6:
+            self.add("".join(f"next({v},{(v * 2 + 1) % (top + 1)}). " for v in values).strip())
+            self.add(f"{name}({key}X)@t :- {w}, next(W,X).")
+        elif form == 7:
+            self.add(f"{name}({key}V)@t ~ categorical([P, Q], [0, {top}]) :- {w}, "
+                     f"P is (W + 1) / {top + 2}, Q is 1 - P.")  # fmt: skip
+        else:
+            self.add(f"{name}({key}{self.number(0, top)})@1{start}.")
+            self.add(f"{name}({key}W)@t :- {name}({key}W)@(t-2), {condition}.")
+            self.add(f"{name}({key}{top} - W)@t :- {name}({key}W)@(t-2), \\+ ({condition}).")
+        if domain and self.flip(6):
+            self.add(f"same@t :- {name}(E,W)@t, {name}(F,W)@t, E \\= F.")
+            self.fluents.append(_Fluent("same", False))
+
+    # -------------------------------------------------------- what follows from fluents
+
+    def views(self) -> list[str]:
+        """Predicates derived from the fluents; returns what can be asked about them."""
+        boolean = self.pick([f for f in self.fluents if not f.valued])
+        valued = [f for f in self.fluents if f.valued]
+        name, keyed = boolean.name, boolean.keyed
+        n = max(1, len(self.entities)) if keyed else 1
+        lag = self.pick(("t", "t", "(t-1)"))
+        forms: list[tuple[int, str, str]] = [
+            (0, "ever", f"ever@t :- {name}{'(_)' if keyed else ''}@t.\never@t :- ever@(t-1)."),
+            (
+                0,
+                "first",
+                f"first@t :- {name}{'(_)' if keyed else ''}@t, \\+ seen@t.\n"
+                f"seen@t :- {name}{'(_)' if keyed else ''}@(t-1).\nseen@t :- seen@(t-1).",
+            ),
+            (2, "luck(_)", "luck(V) ~ categorical([0.5, 0.5], [1, 2]).\nlate@t :- luck(V), t >= V."),
+        ]
+        if keyed:
+            forms += [
+                (0, "n(_)", f"n(N)@t :- findall(E, {name}(E)@{lag}, L), length(L, N)."),
+                (0, "n(_)", f"n(N)@t :- findall(E, (e(E), \\+ {name}(E)@{lag}), L), length(L, N)."),
+                (0, "n(_)", f"n(N)@t :- findall(x, {name}(_)@{lag}, L), length(L, N)."),
+                (0, "every", f"every@t :- forall(e(E), {name}(E)@{lag})."),
+                (0, "every", f"every@t :- \\+ (e(E), \\+ {name}(E)@{lag})."),
+                (0, "two", f"two@t :- {name}(E)@{lag}, {name}(F)@t, E \\= F."),
+                (0, "pair(_,_)", f"pair(E,F)@t :- {name}(E)@t, e(F), \\+ {name}(F)@{lag}."),
+                (n, "ad(_,_)", f"0.3::ad(E,r)@t; 0.5::ad(E,g)@t :- {name}(E)@{lag}."),
+                (n, "ad(_)", f"0.3::ad(r)@t; 0.5::ad(E)@t :- {name}(E)@{lag}."),
+                (n, "any", f"0.4::any@t :- {name}(E)@{lag}."),
+                (n * n, "any", f"0.4::any@t :- {name}(E)@{lag}, e(F), F \\= E."),
+            ]
+            if all(e.isdigit() for e in self.entities):
+                forms += [
+                    (0, "nb(_)", f"nb(E)@t :- e(E), F is E + 1, {name}(F)@{lag}."),
+                    (0, "nb(_)", f"nb(F)@t :- {name}(E)@{lag}, F is E + 1."),
+                    (0, "least(_)", f"least(E)@t :- {name}(E)@t, \\+ ({name}(F)@t, F < E)."),
+                    (n, "pe(_)", f"P::pe(E)@t :- {name}(E)@{lag}, P is 1 / (E + 1)."),
+                    (0, "sum(_)", f"sum(S)@t :- findall(E, {name}(E)@{lag}, L), sum_list(L, S)."),
+                ]
+            else:
+                forms.append((0, "l(_)", f"l(L)@t :- findall(E, {name}(E)@{lag}, L)."))
+        for value in valued:
+            v, one = value.name, "_," if value.keyed else ""
+            forms += [
+                (
+                    0,
+                    "see(_)",
+                    "tab(0,x). tab(1,y). tab(2,x). tab(3,z).\n"
+                    f"see(C)@t :- {v}({one}W)@{lag}, tab(W,C).",
+                ),
+                (
+                    0,
+                    "visited(_)",
+                    f":- fluent(visited(key)).\nvisited(W)@t :- {v}({one}W)@t.\n"
+                    "visited(W)@t :- visited(W)@(t-1).",
+                ),
+                (2, "pv", f"P::pv@t :- {v}({one.replace('_', self.pick(self.entities or 'x'))}W)@{lag}, "
+                 "P is (W + 1) / 4."),
+                (0, "up", f"up@t :- {v}({one}W)@t, {v}({one}X)@(t-1), W > X."),
+                (0, "diff(_)", f":- fluent(diff(key)).\ndiff(D)@t :- {v}({one}W)@t, {v}({one}X)@(t-1), "
+                 "D is W - X."),
+            ]
+            if value.keyed:
+                forms += [
+                    (0, "total(_)", f"total(S)@t :- findall(W, {v}(_,W)@{lag}, L), sum_list(L, S)."),
+                    (0, "top(_)", f"top(S)@t :- findall(W, {v}(_,W)@{lag}, L), max_list(L, S)."),
+                    (0, "best(_)", f"best(E)@t :- {v}(E,W)@t, \\+ ({v}(F,X)@t, X > W)."),
+                    (0, "zero(_)", f"zero(N)@t :- findall(E, {v}(E,0)@{lag}, L), length(L, N)."),
+                ]
+        cost, asked, text = self.pick(forms)
+        if not self.spend(cost):
+            return []
+        for line in text.split("\n"):
+            self.add(line)
+        return [asked]
+
+    # -------------------------------------------------------- evidence and queries
+
+    def atom(self, fluent: _Fluent) -> str:
+        """A ground atom of a fluent, its value given."""
+        args = [self.pick(self.entities)] if fluent.keyed else []
+        if fluent.valued:
+            args.append(str(self.number(0, fluent.top)))
+        return f"{fluent.name}({','.join(args)})" if args else fluent.name
+
+    def evidence(self) -> dict[str, list[Any]]:
+        data: dict[str, list[Any]] = {}
+        steps = self.horizon + 1
+        truths = st.sampled_from((True, False, None))
+        if self.flip():
+            fluent = self.pick(self.fluents)
+            seen = self.atom(fluent)
+            self.add(f"{self.pick(PROBABILITIES)}::o@t :- {seen}@t.")
+            self.add(f"{self.pick(PROBABILITIES)}::o@t :- \\+ {seen}@t.")
+            self.add("observe(o@t).")
+            data["o"] = [self.draw(truths) for _ in range(steps)]
+        if self.flip(4):
+            fluent = self.pick(self.fluents)
+            seen = self.atom(fluent)
+            self.add(f"observe({seen}@t).")
+            if "(" in seen or not fluent.valued:
+                data[seen] = [self.draw(truths) for _ in range(steps)]
+        if self.flip(4):
+            when = self.pick(("0", "1", "T", "(1:T)", f"{self.horizon}"))
+            value = self.pick(("true", "false"))
+            self.add(f"observe({self.atom(self.pick(self.fluents))}@{when}, {value}).")
+        valued = [f for f in self.fluents if f.valued]
+        # Only what is drawn or computed can be observed by its value.
+        computed = any("~" in line or "+ 1" in line or "W+1" in line or "- W" in line
+                       for line in self.lines if line.startswith("v("))  # fmt: skip
+        if valued and computed and self.flip(4):
+            fluent = self.pick(valued)
+            who = f"({self.pick(self.entities)})" if fluent.keyed else ""
+            when = self.number(0, self.horizon)
+            self.add(f"observe({fluent.name}{who}@{when}, {self.number(0, fluent.top)}).")
+        return data
+
+    def queries(self) -> None:
+        for _ in range(self.number(1, 3)):
+            fluent = self.pick(self.fluents)
+            when = self.pick(("T", "T", *(str(i) for i in range(self.horizon + 1))))
+            args = [self.pick((*self.entities, "_", "_"))] if fluent.keyed else []
+            if fluent.valued:
+                args.append(self.pick(("_", "_", str(self.number(0, fluent.top)))))
+            shown = f"{fluent.name}({','.join(args)})" if args else fluent.name
+            self.add(f"query({shown}@{when}).")
+        for static in self.statics:
+            self.add(f"query({static.replace('E', '_')}).")
+
+
+@st.composite
+def temporal(draw: DrawFn) -> Case:
+    """Programs with time: fluents over entities, values, statics, lags, evidence."""
+    w = _Temporal(draw, 7)
+    w.people()
+    w.static()
+    wanted = [
+        _Fluent(f"p{i}", bool(w.entities) and not w.flip(3)) for i in range(w.number(1, 2))
+    ]
+    if w.flip():
+        value = _Fluent("v", bool(w.entities) and w.flip(), True, w.pick((1, 2)))
+        wanted.insert(w.number(0, len(wanted)), value)
+    w.fluents = list(wanted)
+    for i, fluent in enumerate(wanted):
+        if fluent.valued:
+            w.valued(fluent, wanted[:i])
+        else:
+            w.boolean(fluent, wanted[:i])
+    asked = w.views() if w.flip() else []
+    data = w.evidence()
+    w.queries()
+    for view in asked:
+        static = view.startswith("luck")
+        w.add(f"query({view}{'' if static else w.pick(('@T', '@T', '@1'))}).")
+    return Case(w.text(), w.horizon, data)
 
 
 __all__ = [
+    "Case",
     "graphs",
     "lists",
     "numeric",
     "propositional",
     "relational",
     "static_programs",
+    "temporal",
 ]

@@ -18,12 +18,12 @@ import typer
 from nesymm.errors import Diagnostic, NesymmError, ProgramError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
     from rich.text import Text
 
     from nesymm.compiler.step import InputDecl, ObservationDecl, StepProgram
     from nesymm.language.program import CheckedProgram
-    from nesymm.language.terms import Term
+    from nesymm.language.terms import Program, Term
 
 app = typer.Typer(
     name="nesymm",
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE...", help="A program (.nsl or .pl) and its extensions."),
+    typer.Argument(metavar="FILE", help="A program (.nsl or .pl) and its extensions."),
 ]
 Constants = Annotated[
     list[str],
@@ -88,7 +88,7 @@ def check(
     """Report the mistakes of a program, or what it needs and what it asks."""
     with _reporting(_json_mistakes if json else _print_mistakes):
         checked, step = _compile(files, const)
-        summary = _summary(files, checked, step)
+        summary = _summary(files, checked, step) | {"changed": list(_constants(const))}
         if json:
             _print_json(summary)
         else:
@@ -127,7 +127,8 @@ def _compile(files: Sequence[Path], const: Sequence[str]) -> tuple[CheckedProgra
     from nesymm.language.parser import read
 
     constants = _constants(const)
-    programs, mistakes = [], []
+    programs: list[Program] = []
+    mistakes: list[Diagnostic] = []
     for file in files:
         try:
             programs.append(read(file))
@@ -318,29 +319,29 @@ def _plain(value: Any) -> Any:
 def _print_summary(summary: dict[str, Any]) -> None:
     from rich.table import Table
 
+    titles = ("", "name", "type", "given")
+    rows = list(_rows(summary))
+    filled = [i for i in range(len(titles)) if any(row[i] for row in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for title in ("", "name", "type", "given"):
-        table.add_column(title, no_wrap=True, header_style="dim")
-    for row in _rows(summary):
-        table.add_row(*map(_text, row))
-    console = _console()
-    for file in summary["files"]:
-        console.print(_text(f"{file}: no mistakes"))
-    size = (
-        f"{_count(summary['clauses'], 'clause')} for {_count(summary['predicates'], 'predicate')}"
-    )
-    per_step = " per step" if summary["temporal"] else ""
-    console.print(_text(f"{size}; compiled to {_count(summary['nodes'], 'node')}{per_step}"))
-    if table.row_count:
-        console.print()
-        console.print(table)
+    for i in filled:
+        table.add_column(titles[i], no_wrap=True, header_style="dim")
+    for row in rows:
+        table.add_row(*(_text(row[i]) for i in filled))
+    size = _count(summary["clauses"], "clause")
+    size += f" for {_count(len(summary['predicates']), 'predicate')}"
+    nodes = _count(summary["nodes"], "node") + (" per step" if summary["temporal"] else "")
+    head = [*(f"{file}: no mistakes" for file in summary["files"]), f"{size}; compiled to {nodes}"]
+    _print(*map(_text, head))
+    if rows:
+        _print("", table)
 
 
 def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     from nesymm.compiler.show import outputs
 
     for name, value in summary["constants"].items():
-        yield "constant", name, _written(value), "in the program; change it with --const"
+        changed = name in summary["changed"]
+        yield "constant", name, _written(value), "with --const" if changed else "in the program"
     for i in summary["inputs"]:
         yield "input", i["name"], i["type"], f"per {i['per']}"
     for n in summary["networks"]:
@@ -361,8 +362,7 @@ def _shape(sizes: Sequence[int]) -> str:
     return f"[{', '.join(map(str, sizes))}]" if sizes else ""
 
 
-def _count(what: int | Sequence[str], noun: str) -> str:
-    number = what if isinstance(what, int) else len(what)
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
@@ -383,17 +383,26 @@ def _print_json(value: Any) -> None:
 
 def _print_step(step: StepProgram) -> None:
     """As `show` prints it; a terminal gets bold headings."""
-    console = _console()
-    for line in str(step).splitlines():
-        console.print(_text(line, "" if line.startswith(" ") else "bold"), soft_wrap=True)
+    lines = str(step).splitlines()
+    _print(*(_text(line, "" if line.startswith(" ") else "bold") for line in lines))
 
 
-def _console() -> Console:
+def _print(*parts: RenderableType) -> None:
+    """In colour on a terminal. Elsewhere plain, as wide as it is, without trailing blanks."""
+    from io import StringIO
+
     from rich.console import Console
 
-    console = Console(highlight=False)
-    # Where nobody looks, there is no width to keep to.
-    return console if console.is_terminal else Console(highlight=False, width=500)
+    if sys.stdout.isatty():
+        console = Console(highlight=False)
+        for part in parts:
+            console.print(part, soft_wrap=True)
+        return
+    plain = Console(file=StringIO(), highlight=False, width=10_000, color_system=None)
+    for part in parts:
+        plain.print(part, soft_wrap=True)
+    text = plain.file.getvalue()  # type: ignore[attr-defined]
+    typer.echo("\n".join(line.rstrip() for line in text.splitlines()))
 
 
 def _text(text: str, style: str = "") -> Text:

@@ -78,7 +78,7 @@ class _Member:
 
     def node(self) -> Node:
         kind: Kind = "derived"
-        if self.inputs:
+        if self.inputs and not self.variables:
             kind = "input"
         elif self.observations:
             kind = "observed"

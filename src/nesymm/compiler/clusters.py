@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from nesymm.compiler.expr import Expr, postorder
 from nesymm.compiler.step import Cluster, StepProgram
+from nesymm.language.program import During, Now
 
 
 def factors(step: StepProgram) -> Iterator[tuple[str, list[Expr], set[str]]]:
@@ -24,10 +25,14 @@ def factors(step: StepProgram) -> Iterator[tuple[str, list[Expr], set[str]]]:
 
 
 def observed_variables(step: StepProgram) -> set[str]:
-    """Variables whose value is given by an observation at every step."""
+    """Variables whose value is given by an observation at every step.
+
+    Where data is missing such a variable is free after all; inference looks at the data.
+    """
     found: set[str] = set()
     for observation in step.observations:
-        if len(observation.branches) == 1:
+        always = observation.when in (None, Now(0), During(0, None))
+        if always and len(observation.branches) == 1:
             found |= {v.data for v in observation.branches[0].values if v.op == "rv"}
     return found
 

@@ -26,10 +26,11 @@ from nesymm.compiler.clauses import (
     Root,
     compile_clauses,
 )
-from nesymm.compiler.engine import Answer, Engine, Split, Table
+from nesymm.compiler.engine import Answer, Engine, Split
 from nesymm.compiler.evaluate import Evaluator, fail
 from nesymm.compiler.expr import FALSE, TIME, TRUE, Axis, Expr, make
 from nesymm.compiler.finish import finish
+from nesymm.compiler.merge import agree
 from nesymm.compiler.random import Variables, distinct
 from nesymm.compiler.runtime import (
     Env,
@@ -56,9 +57,9 @@ from nesymm.compiler.step import (
     StepProgram,
 )
 from nesymm.compiler.types import BOOL, Enum, Int, Real, Type
-from nesymm.distributions import FAMILIES
+from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span
-from nesymm.language.program import At, CheckedProgram, Observation, Pred, Query
+from nesymm.language.program import At, CheckedProgram, Guide, Observation, Pred, Query
 from nesymm.language.terms import ListTerm, Num, Struct, Term, subterms
 from nesymm.language.values import value_positions
 
@@ -343,10 +344,18 @@ class Grounder:
             holds = or_(*(self._project(a, axes) for a in group))
             branches: list[Branch] = []
             if by_value:
+                self._must_agree(pred, group, values)
                 for answer in group:
                     exprs = tuple(as_expr(answer.terms[i]) for i in values)
                     branches += split_cases(answer.condition, exprs)
             yield ObservationDecl(name, time, axes, holds, tuple(branches), value, observation.span)
+
+    def _must_agree(self, pred: Pred, group: list[Answer], values: list[int]) -> None:
+        """An observed value is one value: clauses that apply together must give the same."""
+        for i, a in enumerate(group):
+            for b in group[i + 1 :]:
+                same = and_(*(agree(as_expr(a.terms[j]), as_expr(b.terms[j])) for j in values))
+                self.conflict(pred, and_(a.condition, b.condition, not_(same)))
 
     def _project(self, answer: Answer, axes: tuple[Axis, ...]) -> Expr:
         condition = answer.condition
@@ -433,9 +442,22 @@ class Grounder:
                 for name, owner in self.variables.owner.items():
                     fixed = tuple(c for c in owner.concrete if c is not None)
                     if owner.pred == guide.target.pred and key_of(fixed) == key_of(keys):
+                        self._check_guide(guide, family, params, name)
                         self.variables.declared[name] = replace(
                             self.variables.declared[name], guide=(family.name, params, neural)
                         )
+
+    def _check_guide(self, guide: Guide, family: Family, params: tuple, name: str) -> None:
+        """A guide must propose what its target draws."""
+        target = self.variables.declared[name].type
+        proposed, _ = self.variables.support(family, params, guide.span)
+        if type(proposed) is not type(target):
+            fail(
+                "E110",
+                f"the guide proposes {proposed}, but {name} is {target}",
+                guide.span,
+                "let the network of the guide have one output per parameter",
+            )
 
     # ------------------------------------------------------------ what the engine asks
 
@@ -505,10 +527,10 @@ class Grounder:
                 return rule.names[arg.i]
         return f"K{position + 1}"
 
-    def conflict(self, table: Table, condition: Expr) -> None:
+    def conflict(self, pred: Pred, condition: Expr) -> None:
         for axis in sorted(condition.axes, key=lambda a: a.name):
             condition = any_(axis, condition)
-        flag = Flag(f"two clauses give {table.pred} different values", condition)
+        flag = Flag(f"two clauses give {pred} different values", condition)
         if condition is not FALSE and flag not in self.flags:
             self.flags.append(flag)
 

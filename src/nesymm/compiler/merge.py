@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nesymm.compiler.algebra import and_, eq, exclusive, is_const, not_, or_
 from nesymm.compiler.axes import any_, case
 from nesymm.compiler.clauses import Clauses
-from nesymm.compiler.expr import FALSE, TRUE, Expr
+from nesymm.compiler.expr import FALSE, TRUE, Expr, leaves
 from nesymm.compiler.runtime import (
     Compound,
     CondList,
@@ -21,6 +21,7 @@ from nesymm.compiler.runtime import (
     atom_text,
     atoms_of,
     axes_of,
+    has_symbol,
     key_of,
 )
 from nesymm.compiler.types import Real, join
@@ -51,7 +52,10 @@ def _merge_group(
 ) -> list[Answer]:
     if len(group) == 1:
         return group
-    if not _mergeable(group, values):
+    if not functional and not _mergeable(group, values):
+        return group
+    if not functional and not any(has_symbol(a.terms[i]) for a in group for i in values):
+        # Constants are worth keeping: they can be keys, list items, arguments of recursion.
         return group
     overlaps = [
         (a, b)
@@ -63,6 +67,8 @@ def _merge_group(
         return group
     for a, b in overlaps:
         _disagreement(host, table, a, b, values)
+    if not _mergeable(group, values):
+        return group
     terms = list(group[0].terms)
     for i in values:
         terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
@@ -79,9 +85,11 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
     pairs = [
         (as_expr(x), as_expr(y))
         for i in values
+        if _shape(a.terms[i]) == _shape(b.terms[i])
         for x, y in zip(atoms_of(a.terms[i]), atoms_of(b.terms[i]), strict=True)
     ]
-    same = and_(*(eq(x, y) for x, y in pairs))
+    alike = all(_shape(a.terms[i]) == _shape(b.terms[i]) for i in values)
+    same = and_(*(agree(x, y) for x, y in pairs)) if alike else FALSE
     if same is TRUE:
         return
     certain = same is FALSE and (a.condition is b.condition or TRUE in (a.condition, b.condition))
@@ -97,7 +105,14 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
                 f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
             )
         )
-    host.conflict(table, and_(a.condition, b.condition, not_(same)))
+    host.conflict(table.pred, and_(a.condition, b.condition, not_(same)))
+
+
+def agree(x: Expr, y: Expr) -> Expr:
+    """Whether two values are the same. Two continuous ones are so only if they are one."""
+    if x is not y and any(isinstance(v.type, Real) and leaves([v], "rv") for v in (x, y)):
+        return FALSE
+    return eq(x, y)
 
 
 def _shape(term: Any) -> Any:

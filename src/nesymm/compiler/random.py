@@ -6,6 +6,7 @@ constants are part of its name, keys that run along axes make it an array.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ from nesymm.compiler.runtime import (
     Compound,
     Env,
     as_expr,
+    atom_text,
     axes_of,
+    compile_term,
     has_symbol,
     is_ground,
     key_of,
@@ -31,7 +34,8 @@ from nesymm.compiler.step import Param, RandomVariable
 from nesymm.compiler.types import BOOL, Bool, Enum, Int, Real, Tensor, Type, contains, join
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Span
-from nesymm.language.program import Pred
+from nesymm.language.program import Atom, Clause, Pred, Rule
+from nesymm.language.values import heads
 
 if TYPE_CHECKING:
     from nesymm.compiler.engine import Answer
@@ -97,17 +101,14 @@ class Variables:
         self.host = host
         self.declared: dict[str, RandomVariable] = {}
         self.owner: dict[str, Owner] = {}
-        self.ordinals: dict[tuple[str, int], int] = {}
+        self.names = _clause_names(host.program.clauses)
 
     # ------------------------------------------------------------ names
 
-    def name(self, pred: Pred, number: int, derivation: int, concrete: tuple) -> str:
-        """`hit`, `edge(a,b)`; further clauses of a predicate are numbered from 2."""
-        key = (pred.name, number)
-        if key not in self.ordinals:
-            self.ordinals[key] = 1 + sum(1 for n, _ in self.ordinals if n == pred.name)
-        ordinal = self.ordinals[key]
-        base = pred.name if ordinal == 1 else f"{pred.name}:{ordinal}"
+    def name(self, number: int, derivation: int, concrete: tuple) -> str:
+        """`hit`, `edge(a,b)`, `stress(ann)`; a constant key in a clause with variables is
+        part of the name, a key along an axis is an index."""
+        base = self.names[number]
         if derivation:
             base += f"#{derivation + 1}"
         if not any(c is not None for c in concrete):
@@ -124,7 +125,7 @@ class Variables:
         span: Span | None,
     ) -> tuple[str, tuple[Expr, ...]]:
         """Register a variable; returns its name and the keys of this reference to it."""
-        name = self.name(pred, number, derivation, identity.concrete)
+        name = self.name(number, derivation, identity.concrete)
         own = tuple(
             Axis(n, axis.type)
             for n, axis in zip(distinct(identity.names), identity.axes, strict=True)
@@ -216,7 +217,7 @@ class Variables:
         if not many and is_const(option) and option.data == 1:
             return TRUE
         head = lit.clause.options[0][1]
-        label = "; ".join(h.pred.name for _, h in lit.clause.options)
+        label = "; ".join(_head_text(h) for _, h in lit.clause.options)
         if not many:
             type_: Type = BOOL
             support: tuple = (False, True)
@@ -295,7 +296,7 @@ class Variables:
         family = FAMILIES[lit.clause.family]
         span = lit.clause.span
         params, neural = self.parameters(family, raw, span, lit.clause.head.time is not None)
-        type_, support = self._support(family, params, span)
+        type_, support = self.support(family, params, span)
         loose = {a for p in params for e in (p if isinstance(p, tuple) else (p,)) for a in e.axes}
         if loose - set(identity.axes):
             fail(
@@ -453,7 +454,7 @@ class Variables:
             ):
                 fail("E110", f"{family.name} from {low.data:g} to {high.data:g} is empty", span)
 
-    def _support(
+    def support(
         self, family: Family, params: tuple[Param, ...], span: Span | None
     ) -> tuple[Type, tuple | None]:
         match family.name:
@@ -563,6 +564,30 @@ class Variables:
             table = Table(f"{rv.data}.{i + 1}", (domain,), {(k,): v for k, v in enumerate(column)})
             out.append(lookup(table, rv))
         yield tuple(out), TRUE
+
+
+def _head_text(head: Atom) -> str:
+    return atom_text(head.pred.name, tuple(compile_term(a, {}, lambda: 0) for a in head.args))
+
+
+def _clause_names(clauses: Iterable[Clause]) -> dict[int, str]:
+    """A name for each random clause: its head if that is ground, else its predicate.
+
+    Further clauses of the same name are numbered from 2 in the order of the text, so
+    names stay when clauses are added behind.
+    """
+    names: dict[int, str] = {}
+    count: Counter[str] = Counter()
+    for number, clause in enumerate(clauses):
+        if isinstance(clause, Rule):
+            continue
+        head = heads(clause)[0]
+        args = tuple(compile_term(a, {}, lambda: 0) for a in head.args)
+        ground = all(is_ground(a) for a in args) and not any(clause.body)
+        base = atom_text(head.pred.name, args) if ground else head.pred.name
+        count[base] += 1
+        names[number] = base if count[base] == 1 else f"{base}:{count[base]}"
+    return names
 
 
 def _same(a: Identity, b: Identity) -> bool:

@@ -166,14 +166,13 @@ def infer(
                 for observation in step.observations:
                     weight *= world.observed(observation, seen)
                     if weight == 0:
-                        return 0.0, None, ()
+                        return 0.0, None, {}
                 world.check_flags()
-                answers = [
-                    a
-                    for q in step.queries
-                    if _asked_now(q, world, time, horizon)
-                    for a in world.asked(q)
-                ]
+                answers: dict[str, bool] = {}
+                for query in step.queries:
+                    if _asked_now(query, world, time, horizon):
+                        for name, holds in world.asked(query):
+                            answers[name] = answers.get(name, False) or holds
                 return weight, world.next_state(), answers
 
             for probability, (weight, new, answers) in worlds(run):
@@ -183,7 +182,7 @@ def infer(
                 key = new.frozen()
                 known = following.get(key)
                 following[key] = (new, total + (known[1] if known else 0.0))
-                for name, holds in answers:
+                for name, holds in answers.items():
                     scores[name] = scores.get(name, 0.0) + (total if holds else 0.0)
         evidence = sum(mass for _, mass in following.values())
         if evidence == 0:

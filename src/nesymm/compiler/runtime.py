@@ -242,6 +242,8 @@ def unify(a: Any, b: Any, env: Env, conditions: list[Expr]) -> bool:
             continue
         ka, kb = type(a), type(b)
         if ka is V:
+            if kb is V and a.i == b.i:
+                continue
             env[a.i] = b
         elif kb is V:
             env[b.i] = a

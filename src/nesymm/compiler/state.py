@@ -20,6 +20,7 @@ from nesymm.compiler.axes import any_, case, reduce_, substitute
 from nesymm.compiler.clauses import CallLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.compiler.merge import agree
 from nesymm.compiler.random import distinct
 from nesymm.compiler.runtime import (
     Compound,
@@ -397,7 +398,7 @@ def next_values(
         for other, other_values in rows[i + 1 :]:
             if exclusive(condition, other):
                 continue
-            same = and_(*(eq(x, y) for x, y in zip(row, other_values, strict=True)))
+            same = and_(*(agree(x, y) for x, y in zip(row, other_values, strict=True)))
             clash = and_(condition, other, not_(same))
             if clash is not FALSE:
                 flags.append(Flag(f"two clauses give {pred} different values", clash))

@@ -67,6 +67,8 @@ def _anywhere(term: Any, condition: Expr) -> Expr:
 
 def _along(op: str, value: Expr, condition: Expr, axes: list[Axis]) -> Expr:
     if not axes:
+        if condition is TRUE:
+            return value
         one = number(condition)
         return one if value is const(1) else arithmetic("mul", one, value)
     result = reduce_(op, axes[0], condition, value)

@@ -45,8 +45,13 @@ class Problem:
         self.encoding = Encoding(self.step)
         formula = self.encoding.formula
         self.prior = formula.and_([self._weigh_sampled(v) for v in self.sampled])
+        self._unweighed: list[int] = []
         self.evidences = self._evidences()
-        self.queries = [a for q in self.step.queries for a in self._asked(q)]
+        found: dict[str, list[int]] = {}
+        for query in self.step.queries:
+            for asked in self._asked(query):
+                found.setdefault(asked.name, []).append(asked.formula)
+        self.queries = [Asked(name, formula.or_(ways)) for name, ways in found.items()]
 
     # ------------------------------------------------------------ what is sampled
 
@@ -68,7 +73,7 @@ class Problem:
             return self.encoding.formula.true
         value = make("rv", (), variable.name, variable.type)
         where = self.encoding.truth(variable.guard)
-        return self.encoding.weigh(variable, (), value, where)
+        return self.encoding.weigh(variable, (), value, where)[0]
 
     # ------------------------------------------------------------ evidence
 
@@ -123,28 +128,33 @@ class Problem:
                 )
                 return same, formula.false
             return (holds if observation.value else formula.not_(holds)), formula.false
-        points, densities = [], []
-        weights = []
+        points: list[int] = []
+        densities: list[int] = []
+        weighed: list[int] = []
+        unweighed: list[int] = []
         for branch in observation.branches:
             here = [encoding.truth(branch.condition)]
             by_density = False
             for i, value in enumerate(branch.values):
                 if value.op == "rv" and not encoding.variables[value.data].finite:
                     by_density = True
-                    weights.append(
-                        encoding.weigh(
-                            encoding.variables[value.data],
-                            (),
-                            self._told(observation, i, value),
-                            encoding.truth(branch.condition),
-                        )
+                    on, off = encoding.weigh(
+                        encoding.variables[value.data],
+                        (),
+                        self._told(observation, i, value),
+                        encoding.truth(branch.condition),
                     )
+                    weighed.append(on)
+                    unweighed.append(off)
                 else:
-                    told = self._told(observation, i, value)
-                    here.append(encoding.truth(eq(value, told)))
+                    same_value = eq(value, self._told(observation, i, value))
+                    here.append(encoding.truth(same_value))
             (densities if by_density else points).append(formula.and_(here))
-        dense = formula.and_([formula.or_(densities), *weights])
-        return formula.or_(points), dense
+        self._unweighed += unweighed
+        return (
+            formula.and_([formula.or_(points), *unweighed]),
+            formula.and_([formula.or_(densities), *weighed]),
+        )
 
     def _told(self, observation: ObservationDecl, i: int, value: Expr) -> Expr:
         if observation.value is None:
@@ -183,7 +193,7 @@ class Problem:
     def roots(self, evidence: int) -> list[int]:
         formula = self.encoding.formula
         asked = [formula.and_([evidence, q.formula]) for q in self.queries]
-        return [self.prior, evidence, *asked]
+        return [formula.and_([self.prior, *self._unweighed]), evidence, *asked]
 
     @cached_property
     def weights(self) -> Weights:

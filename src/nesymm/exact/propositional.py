@@ -12,6 +12,7 @@ independent choice per combination of their values, of which the right one is re
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -65,18 +66,12 @@ class Weight:
 Source = Drawn | Leaf | Weight
 
 
-class _Growing(Formula):
-    def add_variable(self, size):
-        self.sizes = (*self.sizes, size)
-        return len(self.sizes) - 1
-
-
 class Encoding:
     """A formula under construction, and what its variables stand for."""
 
     def __init__(self, step: StepProgram, known: Mapping[Expr, Expr] | None = None):
         self.variables = {v.name: v for v in step.variables}
-        self.formula = _Growing([])
+        self.formula = Formula()
         self.sources: list[Source] = []
         self.known = dict(known or {})
         self.elements: dict[tuple[str, tuple], Values] = {}
@@ -326,14 +321,14 @@ class Encoding:
         if node.op == "pick":
             free = formula.true
             for holds, table in rows:
-                here = formula.and_([free, holds])
+                first = formula.and_([free, holds])
                 free = formula.and_([free, formula.not_(holds)])
                 for v, f in table.items():
-                    found.setdefault(v, []).append(formula.and_([here, f]))
+                    found.setdefault(v, []).append(formula.and_([first, f]))
             for v, f in rows[0][1].items():
                 found.setdefault(v, []).append(formula.and_([free, f]))
         else:
-            better = (lambda a, b: a < b) if node.op == "min" else (lambda a, b: a > b)
+            better = operator.lt if node.op == "min" else operator.gt
             values = sorted({v for _, table in rows for v in table}, reverse=node.op == "max")
             for v in values:
                 reached = formula.or_([formula.and_([h, t[v]]) for h, t in rows if v in t])
@@ -383,12 +378,7 @@ class Encoding:
         exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
         found: dict[Any, list[int]] = {v: [] for v in outcomes}
         for fixed, holds in self._combinations(exprs, place):
-            params = tuple(
-                tuple(self._specialise(e, place, fixed) for e in p)
-                if isinstance(p, tuple)
-                else self._specialise(p, place, fixed)
-                for p in variable.params
-            )
+            params = self._fixed_params(variable, place, fixed)
             index = self._variable(len(outcomes), Drawn(variable, key, params))
             for i, value in enumerate(outcomes):
                 literal = self.formula.literal(index, i)
@@ -396,29 +386,38 @@ class Encoding:
         self.elements[variable.name, key] = {v: self.formula.or_(fs) for v, fs in found.items()}
         return self.elements[variable.name, key]
 
-    def weigh(self, variable: RandomVariable, key: tuple, value: Expr, where: int) -> int:
-        """A formula that holds always, and weighs by a density where `where` holds."""
+    def weigh(
+        self, variable: RandomVariable, key: tuple, value: Expr, where: int
+    ) -> tuple[int, int]:
+        """Weigh by the density of a value where `where` holds.
+
+        Returns two formulas over literals made for this purpose: one that weighs, and one
+        that does not.
+        """
+        formula = self.formula
         place = dict(zip(variable.axes, key, strict=True))
         exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-        parts = []
+        on, off = [], []
         for fixed, holds in self._combinations(exprs, place):
-            params = tuple(
-                tuple(self._specialise(e, place, fixed) for e in p)
-                if isinstance(p, tuple)
-                else self._specialise(p, place, fixed)
-                for p in variable.params
-            )
+            params = self._fixed_params(variable, place, fixed)
             index = self._variable(2, Weight(variable, params, value))
-            literal = self.formula.literal(index, 1)
-            active = self.formula.and_([where, holds])
-            same = self.formula.or_(
-                [
-                    self.formula.and_([literal, active]),
-                    self.formula.and_([self.formula.not_(literal), self.formula.not_(active)]),
-                ]
-            )
-            parts.append(same)
-        return self.formula.and_(parts)
+            literal, active = formula.literal(index, 1), formula.and_([where, holds])
+            both = formula.and_([literal, active])
+            neither = formula.and_([formula.not_(literal), formula.not_(active)])
+            on.append(formula.or_([both, neither]))
+            off.append(formula.not_(literal))
+        return formula.and_(on), formula.and_(off)
+
+    def _fixed_params(
+        self, variable: RandomVariable, place: Place, fixed: Mapping[int, Expr]
+    ) -> tuple[Param, ...]:
+        """The parameters of a variable with their finite parts fixed."""
+        return tuple(
+            tuple(self._specialise(e, place, fixed) for e in p)
+            if isinstance(p, tuple)
+            else self._specialise(p, place, fixed)
+            for p in variable.params
+        )
 
     # ------------------------------------------------------------ combinations
 

@@ -130,7 +130,7 @@ def _log_weights(low: Lowering, source: Source) -> Any:
 def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...]) -> Any:
     if variable.family == "categorical":
         params = params[:1]
-    arrays = tuple(
+    arrays: tuple[Any, ...] = tuple(
         tuple(low.value(e).array for e in p) if isinstance(p, tuple) else low.value(p).array
         for p in params
     )

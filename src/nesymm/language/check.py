@@ -117,6 +117,7 @@ class _Checker:
             if d and isinstance(s, Struct)
         ]
         self.directives = read_directives(directives, self.overrides, self.errors)
+        self.broken |= self.directives.broken
         plain = [
             self.directives.fill(s) for s, d in zip(statements, is_directive, strict=True) if not d
         ]
@@ -951,9 +952,9 @@ class _Checker:
                 )
 
     def _number_name(self, term: Struct, name: str, scope: _Scope) -> None:
-        if name in builtins.FUNCTION_CONSTANTS or name in self.directives.broken:
+        if name in builtins.FUNCTION_CONSTANTS or name in self.broken:
             return
-        if Pred(name, 0) in self.self_valued or name in self.broken:
+        if Pred(name, 0) in self.self_valued:
             return
         if name == "t":
             if scope.time is None and not scope.goal:
@@ -1000,6 +1001,8 @@ class _Checker:
         )
 
     def _not_arithmetic(self, term: Struct, name: str, arity: int) -> None:
+        if name in self.broken:
+            return
         arities = sorted(n for f, n in builtins.FUNCTIONS if f == name)
         if arities:
             self._fail(
@@ -1155,6 +1158,10 @@ class _Checker:
     def _fetch(self, term: Term, scope: _Scope, prelude: list[Literal]) -> Term:
         """Replace variables that are their own value by fresh ones, fetched beforehand."""
         match term:
+            case Struct("$param", (name, start, *index)):
+                # The name of a parameter is not a value, even where a variable has it too.
+                keys = (self._fetch(i, scope, prelude) for i in index)
+                return Struct("$param", (name, start, *keys), term.span)
             case Struct("@", (Struct(name, ()) as inner, when)) if name in self.directives.tensors:
                 time = read_time(when)
                 if not isinstance(time, Now | At) or (isinstance(time, At) and time.index):

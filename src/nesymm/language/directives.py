@@ -21,6 +21,12 @@ _FORMS = {
     "use_module": "`:- use_module(library(lists)).`",
 }
 _LIBRARIES = {"lists", "aggregate", "apply"}
+# Arguments that are goals: a name there is a predicate, not a constant.
+_GOALS = {
+    **dict.fromkeys(("query", "observe", "evidence", "guide"), (0,)),
+    **dict.fromkeys(("findall", "all", "aggregate_all"), (1,)),
+    "forall": (0, 1),
+}
 # Names that mean something where a constant would be replaced by its value.
 _TAKEN = {"t", "true", "false", "bool", "int", "real", "key", "value"}
 
@@ -35,7 +41,7 @@ class Directives:
     fluents: dict[Pred, tuple[bool, ...]] = field(default_factory=dict)
     time_args: dict[tuple[str, int], int] = field(default_factory=dict)
     terms: dict[str, Term] = field(default_factory=dict)
-    # Constants whose declaration was refused: no second message for their uses.
+    # Names whose declaration was refused: no second message for their uses.
     broken: set[str] = field(default_factory=set)
     # Predicates that a directive speaks about, with the place.
     mentions: list[tuple[Pred, Span | None]] = field(default_factory=list)
@@ -60,7 +66,11 @@ class Directives:
             case Struct("@", (atom, time)):
                 return Struct("@", (self._goal(atom), self._value(time)), term.span)
             case Struct(functor, args) if args:
-                return Struct(functor, tuple(self._value(a) for a in args), term.span)
+                goals = _GOALS.get(functor, ())
+                filled = (
+                    self._goal(a) if i in goals else self._value(a) for i, a in enumerate(args)
+                )
+                return Struct(functor, tuple(filled), term.span)
         return term
 
     def _value(self, term: Term) -> Term:
@@ -83,6 +93,8 @@ def _respan(value: Term, place: Term) -> Term:
             return Struct(functor, args, place.span)
         case ListTerm(items, tail):
             return ListTerm(items, tail, place.span)
+        case Str(text):
+            return Str(text, place.span)
     return value
 
 
@@ -100,8 +112,7 @@ def read_directives(
             _read(term, out, overridden)
         except ProgramError as error:
             errors.extend(error.diagnostics)
-            if isinstance(term, Struct) and term.functor == "const" and term.args:
-                out.broken.add(_name(term.args[0]))
+            out.broken.add(_declared(term))
     _drop_times(out)
     for name in overridden:
         known = ", ".join(out.constants) or "none"
@@ -134,6 +145,16 @@ def _drop_times(out: Directives) -> None:
     ]
 
 
+def _declared(directive: Term) -> str:
+    """The name that a directive would have declared."""
+    if not isinstance(directive, Struct) or not directive.args:
+        return ""
+    if directive.functor not in ("const", "input", "network"):
+        return ""
+    what = directive.args[0]
+    return _name(what.args[0]) if isinstance(what, Struct) and what.functor == "@" else _name(what)
+
+
 def _name(term: Term) -> str:
     return term.functor if isinstance(term, Struct) else ""
 
@@ -150,7 +171,6 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
             value = to_term(overrides.pop(name)) if name in overrides else None
             if value is None:
                 if not rest:
-                    out.broken.add(name)
                     raise ProgramError(
                         Diagnostic(
                             "E107",

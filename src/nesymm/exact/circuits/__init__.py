@@ -1,0 +1,1 @@
+"""The parts that a circuit is compiled and evaluated with."""

@@ -1,0 +1,280 @@
+"""From a formula to decision diagrams (SDDs), bottom-up and within a budget.
+
+Every gate is applied to the diagrams of its arguments; those of a recursive component are
+unknowns first (see `fixpoints`). A budget of nodes and time is checked between operations
+of the library, which cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import ChainMap
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nesymm.exact.circuits.fixpoints import System
+from nesymm.exact.circuits.vtrees import Vtree, value_codes
+from nesymm.exact.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
+
+# An `SddNode` of pysdd, which has no types. Python's references keep nodes alive.
+Node = Any
+
+# Dead nodes are collected when there are more of them than this and than live ones.
+_GARBAGE = 20_000
+
+
+class OutOfBudget(Exception):
+    """This vtree needs more nodes or time than it was given."""
+
+
+@dataclass
+class Budget:
+    """How large diagrams may get, and until when. `cancelled` is set by another thread."""
+
+    nodes: int
+    deadline: float
+    cancelled: bool = False
+    reached: int = 0
+
+    def check(self, nodes: int) -> None:
+        self.reached = max(self.reached, nodes)
+        if nodes > self.nodes or self.cancelled or time.monotonic() > self.deadline:
+            raise OutOfBudget
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all attempts to compile a formula share."""
+
+    formula: Formula
+    roots: tuple[int, ...]
+    components: list[list[int]]
+    atoms: dict[int, int]  # recursive atoms, as items of the vtree
+    uses: dict[int, int]  # how often the value of a node is read
+    read: set[int]  # what is read from outside its own component
+
+    @classmethod
+    def of(cls, formula: Formula, roots: Sequence[int]) -> Plan:
+        components = list(formula.components(roots))
+        atoms: dict[int, int] = {}
+        uses = dict.fromkeys(roots, 1)
+        read = set(roots)
+        for component in components:
+            inside = set(component) if len(component) > 1 else ()
+            for node in component:
+                for child in formula.children(node):
+                    uses[child] = uses.get(child, 0) + 1
+                    if child not in inside:
+                        read.add(child)
+                if inside and formula.ops[node] == ATOM:
+                    atoms[node] = len(formula.sizes) + len(atoms)
+        return cls(formula, tuple(roots), components, atoms, uses, read)
+
+    def items(self) -> list[int]:
+        """Variables and recursive atoms, as a depth-first reader meets them."""
+        formula = self.formula
+        found: dict[int, None] = {}
+        seen: set[int] = set()
+        stack = list(reversed(self.roots))
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if formula.ops[node] == LITERAL:
+                found.setdefault(formula.args[node][0])
+                continue
+            if node in self.atoms:
+                found.setdefault(self.atoms[node])
+            stack.extend(reversed(formula.args[node]))
+        return list(found)
+
+
+class Diagrams:
+    """Compiles the formula of a plan with one vtree."""
+
+    def __init__(self, plan: Plan, vtree: Vtree, budget: Budget):
+        self.plan = plan
+        self.formula = plan.formula
+        self.vtree = vtree
+        self.budget = budget
+        self.manager = _manager(vtree)
+        self.true: Node = self.manager.true()
+        self.false: Node = self.manager.false()
+        self.values: dict[int, Node] = {}
+        self._uses = dict(plan.uses)
+        self._sizes: dict[int, int] = {}
+        self._codes: dict[int, list[Any]] = {}
+
+    def compile(self) -> list[Node]:
+        formula = self.formula
+        for component in self.plan.components:
+            node = component[0]
+            if len(component) > 1:
+                self._solve(component)
+            elif formula.children(node) == (node,):
+                self.values[node] = self.false  # an atom defined as itself
+            else:
+                self.values[node] = self._value(node, self.values)
+            self._release(component)
+        return [self.values[root] for root in self.plan.roots]
+
+    # ------------------------------------------------------------ nodes
+
+    def _value(self, node: int, values: MutableMapping[int, Node]) -> Node:
+        op, args = self.formula.ops[node], self.formula.args[node]
+        if op == LITERAL:
+            return self._literal(*args)
+        if op in (FALSE, TRUE):
+            return self.true if op == TRUE else self.false
+        if op == ATOM:
+            return values[args[0]]
+        if op == NOT:
+            result = self._checked(self.manager.negate(values[args[0]]))
+            self._sizes[result.id] = self._size(values[args[0]])
+            return result
+        return self._fold(op, (values[arg] for arg in args))
+
+    def _literal(self, variable: int, value: int) -> Node:
+        if variable not in self._codes:
+            self._codes[variable] = value_codes(self.formula.sizes[variable])
+        bits = self.vtree.bits[variable]
+        result = self.true
+        for bit, positive in self._codes[variable][value]:
+            literal = self.manager.literal(bits[bit] if positive else -bits[bit])
+            result = self.manager.conjoin(result, literal)
+        return result
+
+    def _fold(self, op: int, nodes: Iterable[Node]) -> Node:
+        """The conjunction or disjunction of many: neighbours in the vtree first, those
+        that meet deepest first of all, so that diagrams grow only towards the root."""
+        neutral, absorbing = (self.true, self.false) if op == AND else (self.false, self.true)
+        parts: list[tuple[int, Node]] = []
+        for node in nodes:
+            if node == absorbing:
+                return absorbing
+            if node != neutral:
+                parts.append((node.vtree().position(), node))
+        if not parts:
+            return neutral
+        parts.sort(key=lambda part: part[0])
+        # Each entry: where it meets the one before it, and the diagram.
+        stack: list[tuple[int, Node]] = []
+        last = parts[0][0]
+        for position, node in parts:
+            depth = self.vtree.common_depth(last, position) if stack else -1
+            while len(stack) > 1 and stack[-1][0] >= depth:
+                self._merge(op, stack)
+            stack.append((depth, node))
+            last = position
+        while len(stack) > 1:
+            self._merge(op, stack)
+        return stack[0][1]
+
+    def _merge(self, op: int, stack: list[tuple[int, Node]]) -> None:
+        _, right = stack.pop()
+        depth, left = stack.pop()
+        stack.append((depth, self._apply(op, left, right)))
+
+    def _apply(self, op: int, left: Node, right: Node) -> Node:
+        self._guard(left, right)
+        before = self.manager.count()
+        apply = self.manager.conjoin if op == AND else self.manager.disjoin
+        result = self._checked(apply(left, right))
+        if result.id not in self._sizes:
+            grown = max(0, self.manager.count() - before)
+            self._sizes[result.id] = grown + self._size(left) + self._size(right)
+        return result
+
+    def _size(self, node: Node) -> int:
+        return self._sizes.get(node.id, 1)
+
+    def _guard(self, left: Node, right: Node) -> None:
+        """Refuses what might not end: the library cannot be stopped within one operation,
+        which can make as many nodes as the product of the two diagrams."""
+        most = max(1_000_000, 80 * self.budget.nodes)
+        if self._size(left) * self._size(right) > most:
+            # What is remembered are bounds, and they add up; count before giving up.
+            for node in (left, right):
+                self._sizes[node.id] = max(1, node.size())
+            if self._size(left) * self._size(right) > most:
+                self.budget.reached = max(self.budget.reached, self.manager.live_count())
+                raise OutOfBudget
+
+    def _checked(self, node: Node) -> Node:
+        manager = self.manager
+        if manager.dead_count() > max(_GARBAGE, manager.live_count()):
+            manager.garbage_collect()
+        # Nodes have two elements where variables are Boolean and the vtree is a list;
+        # those with many count for more.
+        self.budget.check(max(manager.live_count(), manager.live_size() // 4))
+        return node
+
+    def _release(self, component: list[int]) -> None:
+        """Forgets the diagrams that only this component was waiting for."""
+        for node in component:
+            for child in self.formula.children(node):
+                self._uses[child] -= 1
+                if not self._uses[child]:
+                    self.values.pop(child, None)
+
+    # ------------------------------------------------------------ recursion
+
+    def _solve(self, component: list[int]) -> None:
+        """The least fixpoint of the atoms of a component."""
+        formula, inside = self.formula, set(component)
+        atoms = sorted(node for node in component if formula.ops[node] == ATOM)
+        # Children have smaller ids than gates; only atoms point upwards.
+        gates = sorted(node for node in component if formula.ops[node] != ATOM)
+        system = System(self, {a: self.vtree.bits[self.plan.atoms[a]][0] for a in atoms})
+
+        known = ChainMap({atom: system.unknown(atom) for atom in atoms}, self.values)
+        mentions = {atom: {atom} for atom in atoms}
+        for gate in gates:
+            known[gate] = self._value(gate, known)
+            below = (mentions[c] for c in formula.children(gate) if c in inside)
+            mentions[gate] = set().union(*below)
+        for atom in atoms:
+            definition = formula.args[atom][0]
+            system.add(atom, known[definition], mentions.get(definition, set()))
+        del known
+
+        # Gates that are read elsewhere are computed again, from the solution.
+        wanted = self.plan.read.intersection(component)
+        for gate in reversed(gates):
+            if gate in wanted:
+                wanted.update(child for child in formula.children(gate) if child in inside)
+        self.values.update(system.solve(wanted.intersection(atoms)))
+        for gate in gates:
+            if gate in wanted:
+                self.values[gate] = self._value(gate, self.values)
+
+    # What `System` needs of diagrams.
+
+    def condition(self, node: Node, literal: int) -> Node:
+        result = self._checked(self.manager.condition(literal, node))
+        self._sizes.setdefault(result.id, self._size(node))
+        return result
+
+    def either(self, left: Node, right: Node) -> Node:
+        return self._apply(OR, left, right)
+
+    def both(self, left: Node, right: Node) -> Node:
+        return self._apply(AND, left, right)
+
+
+def _manager(vtree: Vtree) -> Any:
+    # The only way to hand the library a vtree of any shape is a file.
+    from pysdd.sdd import SddManager
+    from pysdd.sdd import Vtree as SddVtree
+
+    handle, path = tempfile.mkstemp(prefix="nesymm-", suffix=".vtree")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(vtree.text())
+        return SddManager.from_vtree(SddVtree(filename=path))
+    finally:
+        os.unlink(path)

@@ -1,0 +1,101 @@
+"""From decision diagrams to the sums and products of a circuit.
+
+A decision node is a sum over its elements of (prime times sub). A node inside the block of
+a variable says which values the variable may take: it becomes one sum of literals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nesymm.exact.circuits.graph import FALSE_NODE, FIRST_LITERAL, TRUE_NODE, Graph
+from nesymm.exact.circuits.vtrees import Vtree, bit_count, value_codes
+
+Node = Any
+Elements = list[tuple[int, int]]
+
+
+def export(vtree: Vtree, sizes: Sequence[int], roots: Sequence[Node]) -> Graph:
+    """The circuit of the diagrams `roots`."""
+    return _Export(vtree, sizes).graph(roots)
+
+
+class _Export:
+    def __init__(self, vtree: Vtree, sizes: Sequence[int]):
+        self.vtree = vtree
+        self.sizes = sizes
+        self.items = vtree.items_by_position
+        self.first = [FIRST_LITERAL]
+        for size in sizes:
+            self.first.append(self.first[-1] + size)
+        self.made: dict[int, int] = {}  # the library's ids, which it never reuses, to ours
+        self.sums: list[Elements] = []
+        self.scopes: list[int] = []
+        self._sets: dict[int, tuple[list[int], list[int]]] = {}
+        self._allowed: dict[int, int] = {}
+
+    def graph(self, roots: Sequence[Node]) -> Graph:
+        # A node waits on the stack, with its elements, until these are made.
+        stack: list[tuple[Node, list[tuple[Node, Node]] | None]] = [(r, None) for r in roots]
+        while stack:
+            node, elements = stack.pop()
+            if node.id in self.made:
+                continue
+            if elements is not None:
+                parts = [(self.made[p.id], self.made[s.id]) for p, s in elements]
+                self.made[node.id] = self._sum(parts, node.vtree().position())
+            elif node.is_false() or node.is_true():
+                self.made[node.id] = TRUE_NODE if node.is_true() else FALSE_NODE
+            elif (item := self.items[node.vtree().position()]) >= 0:
+                self.made[node.id] = self._set(node, item)
+            else:
+                elements = [(p, s) for p, s in node.elements() if not s.is_false()]
+                stack.append((node, elements))
+                stack.extend((part, None) for element in elements for part in element)
+        return Graph.build(self.sizes, self.sums, self.scopes, [self.made[r.id] for r in roots])
+
+    def _sum(self, elements: Elements, scope: int) -> int:
+        self.sums.append(elements)
+        self.scopes.append(scope)
+        return self.first[-1] + len(self.sums) - 1
+
+    def _set(self, node: Node, item: int) -> int:
+        """The sum of the literals that a node inside a block allows."""
+        if item not in self._sets:
+            self._sets[item] = _code_sets(self.sizes[item])
+        codes, _ = self._sets[item]
+        allowed = self._codes_of(node, item)
+        values = [value for value, code in enumerate(codes) if allowed >> code & 1]
+        if len(values) == 1:
+            return self.first[item] + values[0]
+        # Scopes of blocks are numbered after those of the tree above them.
+        elements = [(self.first[item] + value, TRUE_NODE) for value in values]
+        return self._sum(elements, len(self.vtree) + item)
+
+    def _codes_of(self, node: Node, item: int) -> int:
+        """The bit patterns that satisfy a node inside a block, as the bits of an integer."""
+        _, where_on = self._sets[item]
+        every = (1 << (1 << len(where_on))) - 1
+        if node.is_true() or node.is_false():
+            return every if node.is_true() else 0
+        if node.id not in self._allowed:
+            if node.is_literal():
+                on = where_on[abs(node.literal) - self.vtree.bits[item][0]]
+                self._allowed[node.id] = on if node.literal > 0 else every & ~on
+            else:
+                allowed = 0
+                for prime, sub in node.elements():
+                    allowed |= self._codes_of(prime, item) & self._codes_of(sub, item)
+                self._allowed[node.id] = allowed
+        return self._allowed[node.id]
+
+
+def _code_sets(size: int) -> tuple[list[int], list[int]]:
+    """A bit pattern for each value, and for each bit the set of patterns that have it."""
+    count = bit_count(size)
+    codes = [sum(1 << bit for bit, on in code if on) for code in value_codes(size)]
+    where_on = [
+        sum(1 << code for code in range(1 << count) if code >> bit & 1) for bit in range(count)
+    ]
+    return codes, where_on

@@ -1,0 +1,178 @@
+"""Compiling a formula: several vtrees compete, under budgets that grow.
+
+Which vtree suits a formula cannot be told in advance, and a bad one is exponentially
+worse. So all are tried with a small budget, and again with a larger one as long as none
+succeeds. Of those that succeed in the same round the cheapest circuit to evaluate wins.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+from nesymm.errors import NesymmError
+from nesymm.exact.circuits.diagrams import Budget, Diagrams, OutOfBudget, Plan
+from nesymm.exact.circuits.export import export
+from nesymm.exact.circuits.graph import Graph
+from nesymm.exact.circuits.minfill import min_fill_tree
+from nesymm.exact.circuits.vtrees import Builder, Shape, Vtree, balanced, right_linear
+from nesymm.exact.formula import Formula
+
+MAX_NODES = 500_000
+MAX_SECONDS = 120.0
+
+# The budgets of the rounds: nodes and seconds for each vtree.
+_ROUNDS = ((5_000, 0.5), (50_000, 5.0))
+
+# A circuit that costs less than this is taken without a look at other vtrees.
+_SMALL = 2_000
+
+# Evaluating one more layer costs about as much as this many more products.
+_LAYER = 50
+
+# The library keeps tables of about 48 KiB on the stack for every level of the vtree.
+_STACK_PER_LEVEL = 64 * 1024
+_TALLEST = 20_000
+
+T = TypeVar("T")
+
+
+class TooLarge(NesymmError):
+    """A formula whose circuit would be too large, or would take too long to find."""
+
+
+def compile_graph(
+    formula: Formula,
+    roots: Sequence[int],
+    *,
+    max_nodes: int = MAX_NODES,
+    max_seconds: float = MAX_SECONDS,
+) -> Graph:
+    """The circuit of several formulas; raises `TooLarge` if there is no small one."""
+    plan = Plan.of(formula, roots)
+    items = plan.items()
+    if not items:
+        # The library needs a variable, even for constants.
+        items = [len(formula.sizes)]
+    started = time.monotonic()
+    budget = Budget(max_nodes, started + max_seconds)
+    shapes = dict(_shapes(plan, items))
+    trees: dict[str, Vtree] = {}
+    limits = [limit for limit in _ROUNDS if limit[0] < max_nodes]
+    for nodes, seconds in [*limits, (max_nodes, max_seconds)]:
+        best: tuple[int, Graph] | None = None
+        for name, shape in shapes.items():
+            if name not in trees:
+                trees[name] = _tree(formula, shape)
+            if trees[name].height > _TALLEST:
+                continue
+            budget.nodes = nodes
+            budget.deadline = min(time.monotonic() + seconds, started + max_seconds)
+            graph = _attempt(plan, trees[name], budget)
+            if graph is None:
+                if time.monotonic() > started + max_seconds and best is None:
+                    raise _too_large(plan, items, budget, f"{max_seconds:g} seconds")
+                continue
+            cost = _cost(graph)
+            if best is None or cost < best[0]:
+                best = cost, graph
+            if cost < _SMALL:
+                break
+        if best is not None:
+            return best[1]
+    raise _too_large(plan, items, budget, f"{max_nodes:,} nodes")
+
+
+def _shapes(plan: Plan, items: list[int]) -> Iterator[tuple[str, Shape]]:
+    structure = _Lazy(lambda: min_fill_tree(plan.formula, plan.roots, items, plan.atoms))
+    if plan.atoms:
+        yield "min-fill", structure
+    yield "balanced", partial(balanced, items)
+    yield "right-linear", partial(right_linear, items)
+    if not plan.atoms:
+        yield "min-fill", structure
+    yield "right-linear, backwards", partial(right_linear, items[::-1])
+
+
+class _Lazy:
+    """A shape that is only looked for when it is tried."""
+
+    def __init__(self, make: Callable[[], Shape]):
+        self.make = make
+
+    def __call__(self, build: Builder) -> int:
+        return self.make()(build)
+
+
+def _tree(formula: Formula, shape: Shape) -> Vtree:
+    build = Builder(formula.sizes)
+    shape(build)
+    return build.tree
+
+
+def _attempt(plan: Plan, vtree: Vtree, budget: Budget) -> Graph | None:
+    def work() -> Graph | None:
+        try:
+            roots = Diagrams(plan, vtree, budget).compile()
+        except OutOfBudget:
+            return None
+        return export(vtree, plan.formula.sizes, roots)
+
+    return _with_stack(work, vtree.height, budget)
+
+
+def _cost(graph: Graph) -> int:
+    layers = int(graph.depths.max(initial=-1)) + 1
+    return len(graph.primes) + _LAYER * layers
+
+
+def _with_stack(work: Callable[[], T], height: int, budget: Budget) -> T:
+    """Runs `work` in a thread with a stack that is deep enough for a vtree's height.
+
+    The library recurses along the vtree. On the usual stack of 8 MiB it would crash at a
+    height of about 170, and no exception would say so.
+    """
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            results.append(work())
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=target, name="nesymm-compile")
+    with _stack_lock:
+        usual = threading.stack_size((height + 100) * _STACK_PER_LEVEL)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(usual)
+    try:
+        thread.join()
+    except BaseException:
+        # An interrupted caller does not leave a thread behind.
+        budget.cancelled = True
+        thread.join()
+        raise
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+_stack_lock = threading.Lock()
+
+
+def _too_large(plan: Plan, items: list[int], budget: Budget, limit: str) -> TooLarge:
+    sizes = plan.formula.sizes
+    variables = [item for item in items if item < len(sizes)]
+    gates = sum(len(component) for component in plan.components)
+    recursive = f", {len(plan.atoms)} recursive atoms" if plan.atoms else ""
+    return TooLarge(
+        f"no circuit within {limit} was found for a formula of {gates:,} nodes over "
+        f"{len(variables):,} variables with {sum(sizes[v] for v in variables):,} values"
+        f"{recursive}; the largest attempt reached {budget.reached:,} nodes"
+    )
