@@ -1,4 +1,4 @@
-"""The command line: `nesymm check` and `nesymm show`.
+"""The command line: `nesymm check`, `nesymm show` and `nesymm query`.
 
 Everything of nesymm is imported inside the commands, so that `nesymm --help` is fast.
 Exit codes: 0 all is well, 2 a mistake in a program or on the command line, 130 interrupted.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="nesymm",
-    help="Relational neurosymbolic Markov models: check and show programs.",
+    help="Relational neurosymbolic Markov models: check, show and query programs.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -118,15 +118,54 @@ def show(
             _draw(step, files[0].stem, graph, unroll)
 
 
+@app.command()
+def query(
+    files: Files,
+    const: Constants = [],  # noqa: B006
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    method: Annotated[
+        str, typer.Option(help="How to compute: auto, enumerate or circuit.")
+    ] = "auto",
+    samples: Annotated[
+        int, typer.Option(min=2, help="Samples, where something has no closed form.")
+    ] = 10_000,
+    seed: Annotated[int, typer.Option(help="The seed of the samples.")] = 0,
+    networks: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:OBJECT", help="A dictionary of networks by name."),
+    ] = None,
+) -> None:
+    """Answer the queries of a program, given its evidence."""
+    with _reporting(_json_mistakes if json else _print_mistakes):
+        from nesymm.answers import answer, rows
+
+        programs = _read(files)
+        result = answer(programs, _constants(const), networks, method, samples, seed)
+        if json:
+            _print_json(result)
+            return
+        found = rows(result)
+        width = max((len(name) for name, _ in found), default=0)
+        _print(*(_text(f"{name:>{width}}:  {value}") for name, value in found))
+        typer.echo(f"({result['method']}: {result['reason']})", err=True)
+
+
 # ---------------------------------------------------------------- reading and compiling
 
 
 def _compile(files: Sequence[Path], const: Sequence[str]) -> tuple[CheckedProgram, StepProgram]:
     from nesymm.compiler.ground import ground
     from nesymm.language.check import check as check_programs
-    from nesymm.language.parser import read
 
     constants = _constants(const)
+    checked = check_programs(_read(files), constants)
+    return checked, ground(checked)
+
+
+def _read(files: Sequence[Path]) -> list[Program]:
+    """Parse all files; report the mistakes of all of them."""
+    from nesymm.language.parser import read
+
     programs: list[Program] = []
     mistakes: list[Diagnostic] = []
     for file in files:
@@ -136,8 +175,7 @@ def _compile(files: Sequence[Path], const: Sequence[str]) -> tuple[CheckedProgra
             mistakes += error.diagnostics
     if mistakes:
         raise ProgramError(*mistakes)
-    checked = check_programs(programs, constants)
-    return checked, ground(checked)
+    return programs
 
 
 def _constants(texts: Sequence[str]) -> dict[str, Term]:

@@ -189,8 +189,8 @@ _LEAVES: tuple[Term, ...] = (
 _FUNCTORS = (
     "+", "-", "*", "/", "//", "mod", "min", "max", "abs", "log", "sqrt", "not", "findall", "is",
     "between", "member", "append", "length", "=", "\\=", "==", "<", ">=", "=:=", "@", "::", "~",
-    ";", ",", ":-", "normal", "poisson", "categorical", "bernoulli", "uniform_int", "gamma", "beta", "t",
-    "nth1", "select", "sort", "sum_list", "distance", "call", "forall", "aggregate_all", "plus",
+    ";", ",", ":-", "normal", "poisson", "categorical", "bernoulli", "uniform_int", "gamma", "beta",
+    "t", "nth1", "select", "sort", "sum_list", "distance", "call", "forall", "aggregate_all", "plus",
     "succ", "query", "observe", "evidence", "guide",
 )  # fmt: skip
 

@@ -348,7 +348,10 @@ def replace_list(term: Any, value: CondList, items: tuple) -> Any:
 
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyz"
-_INFIX = {"+", "-", "*", "/", "//", "mod", "**", "^", ":", "=", "<", ">", "=<", ">=", "is"}
+# Priorities as in Prolog: a smaller one binds tighter.
+_INFIX = {"+": 500, "-": 500, "*": 400, "/": 400, "//": 400, "mod": 400, "rem": 400}
+_INFIX |= {"**": 200, "^": 200, ":": 200, "=": 700, "<": 700, ">": 700, "=<": 700, ">=": 700}
+_INFIX |= {"is": 700, "=:=": 700, "=\\=": 700, "\\=": 700, "==": 700}
 
 
 def show(term: Any) -> str:
@@ -362,15 +365,23 @@ def show(term: Any) -> str:
         return "[" + ", ".join(show(t) for t in term.items) + " | " + show(term.tail) + "]"
     if kind is Compound:
         if term.functor in _INFIX and len(term.args) == 2:
+            own = _INFIX[term.functor]
             left, right = (
-                f"({show(a)})" if type(a) is Compound and a.functor in _INFIX else show(a)
-                for a in term.args
+                f"({show(a)})" if _priority(a) > own - limit else show(a)
+                for a, limit in zip(term.args, (0, 1), strict=True)
             )
-            return f"{left}{term.functor}{right}"
+            space = " " if term.functor.isalpha() else ""
+            return f"{left}{space}{term.functor}{space}{right}"
         return f"{quote(term.functor)}({','.join(show(a) for a in term.args)})"
     if kind is V:
         return "_"
     return str(term)
+
+
+def _priority(term: Any) -> int:
+    if type(term) is Compound and len(term.args) == 2:
+        return _INFIX.get(term.functor, 0)
+    return 0
 
 
 def quote(name: str) -> str:

@@ -114,7 +114,8 @@ class Posterior:
         self.log_evidence = float(log_values[1] - log_values[0])
         self.queries: dict[str, float] = {}
         for asked, value in zip(solver.problem.queries, log_values[2:], strict=True):
-            self.queries[asked.name] = math.exp(min(0.0, float(value - log_values[1])))
+            if value > -np.inf or not asked.possible:
+                self.queries[asked.name] = math.exp(min(0.0, float(value - log_values[1])))
         self.stderr = dict(stderr or {})
 
     def probability(self, query: str) -> float:

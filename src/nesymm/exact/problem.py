@@ -24,10 +24,15 @@ _MAX_MIXED = 6
 
 @dataclass(frozen=True)
 class Asked:
-    """One grounding of a query: its name and its formula."""
+    """One grounding of a query: its name and its formula.
+
+    A `possible` grounding was found among the values of a query, and is only worth
+    listing if it has some probability.
+    """
 
     name: str
     formula: int
+    possible: bool = False
 
 
 class Problem:
@@ -47,11 +52,14 @@ class Problem:
         self.prior = formula.and_([self._weigh_sampled(v) for v in self.sampled])
         self._unweighed: list[int] = []
         self.evidences = self._evidences()
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[Asked]] = {}
         for query in self.step.queries:
             for asked in self._asked(query):
-                found.setdefault(asked.name, []).append(asked.formula)
-        self.queries = [Asked(name, formula.or_(ways)) for name, ways in found.items()]
+                found.setdefault(asked.name, []).append(asked)
+        self.queries = [
+            Asked(name, formula.or_([a.formula for a in ways]), all(a.possible for a in ways))
+            for name, ways in found.items()
+        ]
 
     # ------------------------------------------------------------ what is sampled
 
@@ -187,7 +195,7 @@ class Problem:
                 continue
             values = iter(v for v, _ in combo)
             terms = map_symbols(query.template, lambda _: next(values))  # noqa: B023
-            out.append(Asked(atom_text(base, terms), here))
+            out.append(Asked(atom_text(base, terms), here, possible=True))
         return out
 
     def roots(self, evidence: int) -> list[int]:
