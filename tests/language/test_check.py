@@ -113,7 +113,10 @@ def test_a_network_may_be_used_before_its_annotation() -> None:
 def test_bodies() -> None:
     rule = only("b. c. d(1).\na(L) :- not b, (b ; c), findall(X, d(X), L), L \\= [].")
     assert isinstance(rule, Rule)
-    assert [type(x) for x in rule.body] == [Negation, Disjunction, Collect, Builtin]
+    assert [type(x) for x in rule.body] == [Negation, Disjunction, Collect, Builtin, Builtin]
+    collect, same = rule.body[2:4]
+    assert isinstance(collect, Collect) and isinstance(same, Builtin)
+    assert (same.name, same.args) == ("=", (Var("L"), collect.result))
     forall = only("d(1).\na :- forall(d(X), X > 0).")
     assert isinstance(forall, Rule)
     outer = forall.body[0]

@@ -190,8 +190,8 @@ _FUNCTORS = (
     "+", "-", "*", "/", "//", "mod", "min", "max", "abs", "log", "sqrt", "not", "findall", "is",
     "between", "member", "append", "length", "=", "\\=", "==", "<", ">=", "=:=", "@", "::", "~",
     ";", ",", ":-", "normal", "poisson", "categorical", "bernoulli", "uniform_int", "gamma", "beta",
-    "t", "nth1", "select", "sort", "sum_list", "distance", "call", "forall", "aggregate_all", "plus",
-    "succ", "query", "observe", "evidence", "guide",
+    "t", "nth1", "select", "sort", "sum_list", "distance", "call", "forall", "aggregate_all",
+    "plus", "succ", "query", "observe", "evidence", "guide",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from nesymm.distributions import FAMILIES
@@ -877,11 +878,15 @@ class _Checker:
     def _collect(
         self, kind: str, template: Term, goal: Term, result: Term, term: Term, scope: _Scope
     ) -> Body:
-        before: list[Literal] = []
-        found = self._fetch(_retime(result, scope), scope, before)
         inner = list(self._body(goal, scope))
         item = self._fetch(_retime(template, scope), scope, inner)
-        return (*before, Collect(kind, item, tuple(inner), found, (), term.span))
+        # The list is made first and compared with what it should be afterwards.
+        self.counter += 1
+        made = Var(f"_all{_OURS}{self.counter}", result.span)
+        after: list[Literal] = []
+        wanted = self._fetch(_retime(result, scope), scope, after)
+        collect = Collect(kind, item, tuple(inner), made, (), term.span)
+        return (collect, *after, Builtin("=", (wanted, made), term.span))
 
     # -------------------------------------------------------------- numbers
 
@@ -1375,7 +1380,7 @@ class _Scope:
     def relative(self, term: Term) -> Time:
         """The time that a time argument in a body means, given the head's."""
         if self.time_variable is not None:
-            term = _replace_variable(term, self.time_variable, Struct("t", (), term.span))
+            term = _replace_variable(term, self.time_variable, Struct("t"))
         if not any(variables(term)):
             return read_time(term)
         raise ProgramError(
@@ -1452,10 +1457,10 @@ def _constant_value(term: Term) -> float | None:
     return None
 
 
-def _replace_variable(term: Term, name: str, by: Term) -> Term:
+def _replace_variable(term: Term, name: str, by: Struct) -> Term:
     match term:
         case Var(n) if n == name:
-            return by
+            return replace(by, span=term.span)
         case Struct(functor, args) if args:
             return Struct(functor, tuple(_replace_variable(a, name, by) for a in args), term.span)
         case ListTerm(items, tail):

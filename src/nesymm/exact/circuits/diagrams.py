@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import ChainMap
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections import ChainMap, deque
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,10 @@ Node = Any
 
 # Dead nodes are collected when there are more of them than this and than live ones.
 _GARBAGE = 20_000
+
+# Operations on diagrams larger than this are done in about so many parts.
+_LARGE = 10_000
+_PARTS = 300
 
 
 class OutOfBudget(Exception):
@@ -106,7 +110,6 @@ class Diagrams:
         self.false: Node = self.manager.false()
         self.values: dict[int, Node] = {}
         self._uses = dict(plan.uses)
-        self._sizes: dict[int, int] = {}
         self._codes: dict[int, list[Any]] = {}
 
     def compile(self) -> list[Node]:
@@ -133,9 +136,7 @@ class Diagrams:
         if op == ATOM:
             return values[args[0]]
         if op == NOT:
-            result = self._checked(self.manager.negate(values[args[0]]))
-            self._sizes[result.id] = self._size(values[args[0]])
-            return result
+            return self._checked(self.manager.negate(values[args[0]]))
         return self._fold(op, (values[arg] for arg in args))
 
     def _literal(self, variable: int, value: int) -> Node:
@@ -180,29 +181,55 @@ class Diagrams:
         stack.append((depth, self._apply(op, left, right)))
 
     def _apply(self, op: int, left: Node, right: Node) -> Node:
-        self._guard(left, right)
-        before = self.manager.count()
-        apply = self.manager.conjoin if op == AND else self.manager.disjoin
-        result = self._checked(apply(left, right))
-        if result.id not in self._sizes:
-            grown = max(0, self.manager.count() - before)
-            self._sizes[result.id] = grown + self._size(left) + self._size(right)
+        parts: list[Node] = []
+        if self.manager.live_count() > _LARGE and left.size() * right.size() > _LARGE**2:
+            parts = self._in_parts(op, left, right)
+        result = self._checked(self._operate(op, left, right))
+        del parts  # were kept until now for the library to find them
         return result
 
-    def _size(self, node: Node) -> int:
-        return self._sizes.get(node.id, 1)
+    def _operate(self, op: int, left: Node, right: Node) -> Node:
+        return (self.manager.conjoin if op == AND else self.manager.disjoin)(left, right)
 
-    def _guard(self, left: Node, right: Node) -> None:
-        """Refuses what might not end: the library cannot be stopped within one operation,
-        which can make as many nodes as the product of the two diagrams."""
-        most = max(1_000_000, 80 * self.budget.nodes)
-        if self._size(left) * self._size(right) > most:
-            # What is remembered are bounds, and they add up; count before giving up.
-            for node in (left, right):
-                self._sizes[node.id] = max(1, node.size())
-            if self._size(left) * self._size(right) > most:
-                self.budget.reached = max(self.budget.reached, self.manager.live_count())
-                raise OutOfBudget
+    def _in_parts(self, op: int, left: Node, right: Node) -> list[Node]:
+        """The operations that one on large diagrams consists of, done one by one.
+
+        The library cannot be stopped within an operation, but it remembers results. With
+        the parts done, the whole is quick; and between the parts the budget is checked.
+        """
+        results: list[Node] = []
+        queue = deque([(op, left, right)])
+        seen: set[tuple[int, int, int]] = set()
+        while queue and len(seen) < _PARTS:
+            op, left, right = queue.popleft()
+            key = (op, left.id, right.id)
+            if key not in seen:
+                seen.add(key)
+                queue.extend(self._below(op, left, right))
+        for op, left, right in queue:
+            results.append(self._checked(self._operate(op, left, right)))
+        return results
+
+    def _below(self, op: int, left: Node, right: Node) -> Iterator[tuple[int, Node, Node]]:
+        """The operations that an operation does on the elements of its arguments."""
+        if not (left.is_decision() and right.is_decision()):
+            return
+        if left.vtree().position() > right.vtree().position():
+            left, right = right, left
+        if left.vtree() == right.vtree():
+            if left.node_size() * right.node_size() > _PARTS:
+                return
+            below = right.elements()
+            for prime, sub in left.elements():
+                for other, other_sub in below:
+                    if not self.manager.conjoin(prime, other).is_false():
+                        yield op, sub, other_sub
+        elif right.vtree().is_sub(right.vtree(), left.vtree()):
+            for _, sub in left.elements():
+                yield op, sub, right
+        elif left.vtree().is_sub(left.vtree(), right.vtree()):
+            for prime, _ in right.elements():
+                yield AND, prime, left if op == AND else self.manager.negate(left)
 
     def _checked(self, node: Node) -> Node:
         manager = self.manager
@@ -255,9 +282,7 @@ class Diagrams:
     # What `System` needs of diagrams.
 
     def condition(self, node: Node, literal: int) -> Node:
-        result = self._checked(self.manager.condition(literal, node))
-        self._sizes.setdefault(result.id, self._size(node))
-        return result
+        return self._checked(self.manager.condition(literal, node))
 
     def either(self, left: Node, right: Node) -> Node:
         return self._apply(OR, left, right)
