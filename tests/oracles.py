@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, TypeGuard
 
 from nesymm.language.parser import parse, parse_term
-from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var, subterms, variables
+from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var, variables
 
 
 class Inconsistent(Exception):
@@ -21,7 +23,7 @@ class Inconsistent(Exception):
 
 
 class Refused(Exception):
-    """ProbLog does not accept the program."""
+    """ProbLog does not accept the program, or breaks down on it."""
 
 
 def problog(source: str, method: str = "sdd") -> dict[str, float]:
@@ -34,10 +36,12 @@ def problog(source: str, method: str = "sdd") -> dict[str, float]:
     from problog.program import PrologString
 
     try:
-        found = get_evaluatable(method).create_from(PrologString(source)).evaluate()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = get_evaluatable(method).create_from(PrologString(source)).evaluate()
     except InconsistentEvidenceError as error:
         raise Inconsistent(str(error)) from None
-    except ProbLogError as error:
+    except (ProbLogError, AssertionError, RecursionError) as error:
         raise Refused(f"{type(error).__name__}: {error}") from None
     return {str(term): float(probability) for term, probability in found.items()}
 
@@ -64,9 +68,7 @@ def unrolled(
     return out
 
 
-def unroll(
-    source: str, horizon: int, data: Data | None = None, inputs: Data | None = None
-) -> str:
+def unroll(source: str, horizon: int, data: Data | None = None, inputs: Data | None = None) -> str:
     """A temporal program as a plain ProbLog program for the steps 0 to `horizon`.
 
     `data` and `inputs` have the form that the reference interpreter takes: per name one
@@ -101,7 +103,7 @@ class _Unroller:
         self.lines: list[str] = []
         for statement in statements:
             if _is(statement, ":-", 1):
-                self._directive(statement.args[0])  # type: ignore[union-attr]
+                self._directive(statement.args[0])
         self.statements = [self._fill(s) for s in statements if not _is(s, ":-", 1)]
         for statement in self.statements:
             if not _is_goal(_split(statement)[0]):
@@ -162,7 +164,6 @@ class _Unroller:
         for statement in self.statements:
             head, body = _split(statement)
             if _is_goal(head):
-                assert isinstance(head, Struct)
                 self._goal(head, body)
             else:
                 self._clause(head, body)
@@ -202,7 +203,9 @@ class _Unroller:
         goals = [] if body is None else self._goals(body, time)
         behind: list[str] = []
         match head:
-            case Struct("~", (left, Struct("bernoulli", (p,)))) if not self._draws(left, head, body):
+            case Struct("~", (left, Struct("bernoulli", (p,)))) if not self._draws(
+                left, head, body
+            ):
                 before: list[str] = []
                 probability = self._number(p, time, before)
                 heads = [f"{probability}::{self._head(left, time, behind)}"]
@@ -210,14 +213,14 @@ class _Unroller:
             case Struct("~", (left, family)):
                 options = self._outcomes(family, time, goals)
                 heads = [
-                    f"{p}::{self._head(self._choose(left, value, head, body), time, behind)}"
+                    f"{p}::{self._head(self._choose(left, value, family, body), time, behind)}"
                     for p, value in options
                 ]
             case _:
                 heads = []
-                for option in head.args if _is(head, ";") else (head,):  # type: ignore[union-attr]
+                for option in head.args if _is(head, ";") else (head,):
                     if _is(option, "::", 2):
-                        p, atom = option.args  # type: ignore[union-attr]
+                        p, atom = option.args
                         probability = self._number(p, time, goals)
                         heads.append(f"{probability}::{self._head(atom, time, behind)}")
                     else:
@@ -226,10 +229,11 @@ class _Unroller:
         tail = f" :- {', '.join(goals)}" if goals else ""
         self.lines.append(f"{'; '.join(heads)}{tail}.")
 
-    def _draws(self, left: Term, head: Term, body: Term | None) -> bool:
+    def _draws(self, left: Term, family: Term, body: Term | None) -> bool:
+        """Whether a distributional clause binds a value."""
         inner, _ = _timed(left)
-        assert isinstance(inner, Struct) and isinstance(head, Struct)
-        return bool(_drawn(inner, head.args[1], body)) or self._is_own(inner)
+        assert isinstance(inner, Struct)
+        return bool(_drawn(inner, family, body)) or self._is_own(inner)
 
     def _is_own(self, term: Struct) -> bool:
         return (term.functor, term.arity) in self.own_value
@@ -240,8 +244,10 @@ class _Unroller:
         assert isinstance(inner, Struct)
         args = []
         for arg in inner.args:
-            if time is not None and isinstance(arg, Struct) and (arg.functor, arg.arity) in (
-                _ARITHMETIC
+            if (
+                time is not None
+                and isinstance(arg, Struct)
+                and (arg.functor, arg.arity) in (_ARITHMETIC)
             ):
                 args.append(self._computed(arg, time, goals))
             else:
@@ -262,9 +268,7 @@ class _Unroller:
             return _text(term)
         return self._computed(term, time, goals)
 
-    def _outcomes(
-        self, family: Term, time: int | None, goals: list[str]
-    ) -> list[tuple[str, Term]]:
+    def _outcomes(self, family: Term, time: int | None, goals: list[str]) -> list[tuple[str, Term]]:
         match family:
             case Struct("categorical", (ListTerm(ps, None), ListTerm(values, None))):
                 return [(self._number(p, time, goals), v) for p, v in zip(ps, values, strict=True)]
@@ -280,15 +284,16 @@ class _Unroller:
                 return [(zero, Num(0)), (one, Num(1))]
         raise NotImplementedError(f"unroll does not know the family {family}")
 
-    def _choose(self, left: Term, value: Term, head: Term, body: Term | None) -> Term:
+    def _choose(self, left: Term, value: Term, family: Term, body: Term | None) -> Term:
         """The head with its drawn arguments replaced by an outcome."""
         inner, when = _timed(left)
-        assert isinstance(inner, Struct) and isinstance(head, Struct)
-        drawn = _drawn(inner, head.args[1], body)
+        assert isinstance(inner, Struct)
+        drawn = _drawn(inner, family, body)
         if not drawn:
             args = (*inner.args, value)
         else:
-            values = iter(value.items if len(drawn) > 1 else (value,))  # type: ignore[union-attr]
+            several = isinstance(value, ListTerm) and len(drawn) > 1
+            values = iter(value.items if several and isinstance(value, ListTerm) else (value,))
             args = tuple(next(values) if i in drawn else a for i, a in enumerate(inner.args))
         chosen = Struct(inner.functor, args)
         return chosen if when is None else Struct("@", (chosen, when))
@@ -296,7 +301,7 @@ class _Unroller:
     # ------------------------------------------------------------ bodies
 
     def _goals(self, body: Term, time: int | None) -> list[str]:
-        parts = body.args if _is(body, ",") else (body,)  # type: ignore[union-attr]
+        parts = body.args if _is(body, ",") else (body,)
         return [text for part in parts for text in self._literal(part, time)]
 
     def _inner(self, body: Term, time: int | None) -> str:
@@ -321,7 +326,16 @@ class _Unroller:
             case Struct(name, (left, right)) if name in _COMPARISONS:
                 before: list[str] = []
                 a, b = (self._value(x, time, before) for x in (left, right))
+                if any(isinstance(x, Struct) and not x.args for x in (a, b)):
+                    name = {"=:=": "=", "=\\=": "\\="}.get(name, name)
                 return [*before, f"{_text(a)} {name} {_text(b)}"]
+            case Struct("distance", (left, right, result)):
+                pairs = [(left, right)]
+                if isinstance(left, ListTerm) and isinstance(right, ListTerm):
+                    pairs = list(zip(left.items, right.items, strict=True))
+                gaps = [f"abs({_text(a)} - {_text(b)})" for a, b in pairs]
+                widest = reduce(lambda a, b: f"max({a}, {b})", gaps)
+                return [f"{_text(result)} is {widest}"]
             case Struct("@", _):
                 inner, when = _timed(term)
                 assert isinstance(inner, Struct) and time is not None
@@ -370,7 +384,7 @@ class _Unroller:
         target = head.args[0]
         value = head.args[1] if head.arity == 2 else None
         if _is(target, "not", 1):
-            target, value = target.args[0], Struct("false")  # type: ignore[union-attr]
+            target, value = target.args[0], Struct("false")
         elif head.functor == "evidence" and value is None:
             value = Struct("true")
         inner, when = _timed(target)
@@ -470,7 +484,7 @@ class _Unroller:
 # ---------------------------------------------------------------- terms
 
 
-def _is(term: Term, functor: str, arity: int | None = None) -> bool:
+def _is(term: Term, functor: str, arity: int | None = None) -> TypeGuard[Struct]:
     return (
         isinstance(term, Struct)
         and term.functor == functor
@@ -478,28 +492,26 @@ def _is(term: Term, functor: str, arity: int | None = None) -> bool:
     )
 
 
-def _is_goal(head: Term) -> bool:
+def _is_goal(head: Term) -> TypeGuard[Struct]:
     return isinstance(head, Struct) and head.functor in ("query", "evidence", "observe")
 
 
 def _split(statement: Term) -> tuple[Term, Term | None]:
     if _is(statement, ":-", 2):
-        assert isinstance(statement, Struct)
         return statement.args[0], statement.args[1]
     return statement, None
 
 
 def _head_atoms(head: Term) -> Iterator[Term]:
     if _is(head, "~", 2):
-        yield head.args[0]  # type: ignore[union-attr]
+        yield head.args[0]
         return
-    for option in head.args if _is(head, ";") else (head,):  # type: ignore[union-attr]
-        yield option.args[1] if _is(option, "::", 2) else option  # type: ignore[union-attr]
+    for option in head.args if _is(head, ";") else (head,):
+        yield option.args[1] if _is(option, "::", 2) else option
 
 
 def _timed(term: Term) -> tuple[Term, Term | None]:
     if _is(term, "@", 2):
-        assert isinstance(term, Struct)
         return term.args[0], term.args[1]
     return term, None
 
@@ -509,9 +521,7 @@ def _drawn(head: Struct, family: Term, body: Term | None) -> list[int]:
     elsewhere = {v.name for v in variables(family)}
     if body is not None:
         elsewhere |= {v.name for v in variables(body)}
-    return [
-        i for i, a in enumerate(head.args) if isinstance(a, Var) and a.name not in elsewhere
-    ]
+    return [i for i, a in enumerate(head.args) if isinstance(a, Var) and a.name not in elsewhere]
 
 
 def _moment(when: Term | None, time: int) -> int:
@@ -537,7 +547,6 @@ def _binding(goal: Term) -> Iterator[Var]:
 def _deepest(body: Term, time: int) -> int:
     """How far back a body must be able to look, whatever alternative is taken."""
     if _is(body, ";"):
-        assert isinstance(body, Struct)
         return min(_deepest(a, time) for a in body.args)
     match body:
         case Struct("@", (_, when)):
@@ -550,8 +559,7 @@ def _deepest(body: Term, time: int) -> int:
 def _covers(general: Struct, special: Struct) -> bool:
     """Whether an observed atom, perhaps with variables, means a name in the data."""
     return all(
-        isinstance(g, Var) or g == s
-        for g, s in zip(general.args, special.args, strict=False)
+        isinstance(g, Var) or g == s for g, s in zip(general.args, special.args, strict=False)
     )
 
 
@@ -571,10 +579,7 @@ def _constant(value: Any) -> str:
     return _quoted(value) if isinstance(value, str) else repr(value)
 
 
-_INFIX = frozenset(
-    ("+", "-", "*", "/", "//", "mod", "**", "^", "=", "\\=", "==", "\\==", "is", "<", ">", "=<")
-    + (">=", "=:=", "=\\=", ":")
-)
+_INFIX = frozenset("+ - * / // mod ** ^ = \\= == \\== is < > =< >= =:= =\\= :".split())
 
 
 def _text(term: Term) -> str:
@@ -594,6 +599,7 @@ def _text(term: Term) -> str:
             return f"(-{_text(inner)})"
         case Struct(name, args):
             return _atom(name, [_text(a) for a in args], None)
+    raise TypeError(term)
 
 
-__all__ = ["Data", "Inconsistent", "Refused", "problog", "subterms", "unroll", "unrolled"]
+__all__ = ["Data", "Inconsistent", "Refused", "problog", "unroll", "unrolled"]

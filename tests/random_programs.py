@@ -116,9 +116,7 @@ def _conjunction(w: _Writer, levels: list[list[str]], level: int) -> str:
 def _evidence(w: _Writer, atoms: Sequence[str], at_most: int) -> None:
     found = w.draw(st.lists(st.sampled_from(atoms), max_size=at_most, unique=True))
     for atom in found:
-        w.add(
-            w.pick((f"evidence({atom}).", f"evidence(\\+ {atom}).", f"evidence({atom}, false)."))
-        )
+        w.add(w.pick((f"evidence({atom}).", f"evidence(\\+ {atom}).", f"evidence({atom}, false).")))
 
 
 # ---------------------------------------------------------------- with arguments
@@ -309,8 +307,12 @@ def numeric(draw: DrawFn) -> str:
     for _ in range(w.number(0, 1)):
         w.add(f"evidence({w.pick(('u', f'd(0,{k})', f'r({k})'))}, {w.pick(('true', 'false'))}).")
     for query in w.draw(
-        st.lists(st.sampled_from(("s(_)", "r(_)", "u", "die(_)", f"r({k})")), min_size=1,
-                 max_size=3, unique=True)  # fmt: skip
+        st.lists(
+            st.sampled_from(("s(_)", "r(_)", "u", "die(_)", f"r({k})")),
+            min_size=1,
+            max_size=3,
+            unique=True,
+        )  # fmt: skip
     ):
         w.add(f"query({query}).")
     return w.text()
@@ -603,7 +605,11 @@ class _Temporal(_Writer):
                 f"first@t :- {name}{'(_)' if keyed else ''}@t, \\+ seen@t.\n"
                 f"seen@t :- {name}{'(_)' if keyed else ''}@(t-1).\nseen@t :- seen@(t-1).",
             ),
-            (2, "luck(_)", "luck(V) ~ categorical([0.5, 0.5], [1, 2]).\nlate@t :- luck(V), t >= V."),
+            (
+                2,
+                "luck(_)",
+                "luck(V) ~ categorical([0.5, 0.5], [1, 2]).\nlate@t :- luck(V), t >= V.",
+            ),
         ]
         if keyed:
             forms += [
@@ -631,6 +637,8 @@ class _Temporal(_Writer):
                 forms.append((0, "l(_)", f"l(L)@t :- findall(E, {name}(E)@{lag}, L)."))
         for value in valued:
             v, one = value.name, "_," if value.keyed else ""
+            who = f"{self.pick(self.entities)}," if value.keyed else ""
+            change = f"{v}({one}W)@t, {v}({one}X)@(t-1)"
             forms += [
                 (
                     0,
@@ -644,16 +652,15 @@ class _Temporal(_Writer):
                     f":- fluent(visited(key)).\nvisited(W)@t :- {v}({one}W)@t.\n"
                     "visited(W)@t :- visited(W)@(t-1).",
                 ),
-                (2, "pv", f"P::pv@t :- {v}({one.replace('_', self.pick(self.entities or 'x'))}W)@{lag}, "
-                 "P is (W + 1) / 4."),
-                (0, "up", f"up@t :- {v}({one}W)@t, {v}({one}X)@(t-1), W > X."),
-                (0, "diff(_)", f":- fluent(diff(key)).\ndiff(D)@t :- {v}({one}W)@t, {v}({one}X)@(t-1), "
-                 "D is W - X."),
+                (2, "pv", f"P::pv@t :- {v}({who}W)@{lag}, P is (W + 1) / 4."),
+                (0, "up", f"up@t :- {change}, W > X."),
+                (0, "diff(_)", f":- fluent(diff(key)).\ndiff(D)@t :- {change}, D is W - X."),
             ]
             if value.keyed:
+                some = f"{v}(_,W)@{lag}"
                 forms += [
-                    (0, "total(_)", f"total(S)@t :- findall(W, {v}(_,W)@{lag}, L), sum_list(L, S)."),
-                    (0, "top(_)", f"top(S)@t :- findall(W, {v}(_,W)@{lag}, L), max_list(L, S)."),
+                    (0, "total(_)", f"total(S)@t :- findall(W, {some}, L), sum_list(L, S)."),
+                    (0, "top(_)", f"top(S)@t :- findall(W, {some}, L), max_list(L, S)."),
                     (0, "best(_)", f"best(E)@t :- {v}(E,W)@t, \\+ ({v}(F,X)@t, X > W)."),
                     (0, "zero(_)", f"zero(N)@t :- findall(E, {v}(E,0)@{lag}, L), length(L, N)."),
                 ]
@@ -724,9 +731,7 @@ def temporal(draw: DrawFn) -> Case:
     w = _Temporal(draw, 7)
     w.people()
     w.static()
-    wanted = [
-        _Fluent(f"p{i}", bool(w.entities) and not w.flip(3)) for i in range(w.number(1, 2))
-    ]
+    wanted = [_Fluent(f"p{i}", bool(w.entities) and not w.flip(3)) for i in range(w.number(1, 2))]
     if w.flip():
         value = _Fluent("v", bool(w.entities) and w.flip(), True, w.pick((1, 2)))
         wanted.insert(w.number(0, len(wanted)), value)
@@ -740,8 +745,7 @@ def temporal(draw: DrawFn) -> Case:
     data = w.evidence()
     w.queries()
     for view in asked:
-        static = view.startswith("luck")
-        w.add(f"query({view}{'' if static else w.pick(('@T', '@T', '@1'))}).")
+        w.add(f"query({view}@{w.pick(('T', 'T', '1'))}).")
     return Case(w.text(), w.horizon, data)
 
 

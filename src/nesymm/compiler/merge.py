@@ -54,7 +54,8 @@ def _merge_group(
         return group
     if not functional and not _mergeable(group, values):
         return group
-    if not functional and not any(has_symbol(a.terms[i]) for a in group for i in values):
+    keep = not functional and not table.pred.name.startswith("$draw")
+    if keep and not any(has_symbol(a.terms[i]) for a in group for i in values):
         # Constants are worth keeping: they can be keys, list items, arguments of recursion.
         return group
     overlaps = [

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from nesymm.compiler.algebra import and_, const, is_const, le, not_, or_
+from nesymm.compiler.algebra import and_, const, is_const, le, lt, not_, or_
 from nesymm.compiler.arithmetic import arithmetic
 from nesymm.compiler.axes import rebuild
-from nesymm.compiler.expr import Expr, make, postorder
+from nesymm.compiler.expr import Expr, leaves, make, postorder
 from nesymm.compiler.finish import map_expressions
 from nesymm.compiler.step import RandomVariable, StepProgram
 from nesymm.compiler.types import Int, Real, Tensor
@@ -85,6 +85,7 @@ def substitute_observed(step: StepProgram) -> StepProgram:
 
 def eliminate(step: StepProgram) -> StepProgram:
     """Replace comparisons of continuous variables by comparisons of interval numbers."""
+    step = map_expressions(step, _by_cases)
     finder = _Finder(step)
     groups = finder.groups()
     if not groups:
@@ -101,6 +102,26 @@ def eliminate(step: StepProgram) -> StepProgram:
     gone = {node.data for form in groups for node, _ in form}
     kept = tuple(v for v in changed.variables if v.name not in gone)
     return replace(changed, variables=(*kept, *added))
+
+
+def _by_cases(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """A comparison of merged values is one of the comparisons of what was merged."""
+    node = rebuild(node, args)
+    if node.op not in ("lt", "le"):
+        return node
+    for i, merged in enumerate(node.args):
+        if merged.op != "case" or not leaves([merged], "rv"):
+            continue
+        parts: list[Expr] = []
+        taken: list[Expr] = []
+        for j in range(0, len(merged.args), 2):
+            pair = [merged.args[j + 1], node.args[1 - i]]
+            test = (lt if node.op == "lt" else le)(*(pair if i == 0 else pair[::-1]))
+            here = and_(merged.args[j], *(not_(c) for c in taken))
+            parts.append(and_(here, _by_cases(test, test.args)))
+            taken.append(merged.args[j])
+        return or_(*parts)
+    return node
 
 
 class _Finder:

@@ -26,8 +26,19 @@ def special(xp: Any) -> Any:
     return scipy.special
 
 
-def safe_log(xp: Any, x: Array) -> Array:
-    """log x, -inf at 0, with a finite derivative there."""
+def safe_log(xp: Any, x: Array, floor: bool = False) -> Array:
+    """log x, and -inf at 0.
+
+    With `floor` it is finite at 0, and so steep there that what is multiplied by 0 still
+    gets its right derivative: d(p·q)/dp = q also at p = 0.
+    """
+    if floor:
+        # Far from where numbers lose precision: products of weights must not vanish.
+        tiny = float(xp.finfo(x.dtype).tiny) ** 0.5
+        import jax
+
+        small = x < tiny
+        return xp.log(xp.where(small, tiny + (x - jax.lax.stop_gradient(x)), x))
     positive = x > 0
     return xp.where(positive, xp.log(xp.where(positive, x, 1.0)), -xp.inf)
 
@@ -46,25 +57,27 @@ def constrain(xp: Any, constraint: str, raw: Array) -> Array:
 # ---------------------------------------------------------------- finite families
 
 
-def log_masses(xp: Any, family: str, params: tuple, outcomes: tuple, neural: bool) -> Array:
+def log_masses(
+    xp: Any, family: str, params: tuple, outcomes: tuple, neural: bool, floor: bool = False
+) -> Array:
     """Log-probabilities of the outcomes of a finite family, along the last dimension."""
     match family:
         case "bernoulli":
-            p = params[0]
-            return xp.stack([safe_log(xp, 1 - p), safe_log(xp, p)], axis=-1)
+            p = params[0] * 1.0
+            return xp.stack([safe_log(xp, 1 - p, floor), safe_log(xp, p, floor)], axis=-1)
         case "choice":
             ps = xp.stack(xp.broadcast_arrays(*params[0]), axis=-1)
             if ps.shape[-1] < len(outcomes):
-                rest = xp.clip(1 - xp.sum(ps, axis=-1, keepdims=True), 0.0, 1.0)
+                rest = xp.maximum(1 - xp.sum(ps, axis=-1, keepdims=True), 0.0)
                 ps = xp.concatenate([ps, rest], axis=-1)
-            return safe_log(xp, ps)
+            return safe_log(xp, ps * 1.0, floor)
         case "categorical" if neural:
             logits = params[0].reshape(
                 *params[0].shape[: params[0].ndim - _rank(params[0], outcomes)], -1
             )
             return logits - special(xp).logsumexp(logits, axis=-1, keepdims=True)
         case "categorical":
-            return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1))
+            return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1) * 1.0, floor)
         case "uniform_int":
             low, high = params
             values = xp.asarray(outcomes)

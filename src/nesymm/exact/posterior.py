@@ -89,10 +89,10 @@ class Solver:
             self.backends.append((len(self.backends), build(self.problem, self.method, own)))
         return roots, self.backends[rank][1]
 
-    def log_values(self, given: Given, xp: Any = np, rank: int = 0) -> Any:
+    def log_values(self, given: Given, xp: Any = np, rank: int = 0, floor: bool = False) -> Any:
         """Log-values of the roots: prior, evidence, evidence and each query."""
         _, backend = self.backend(rank)
-        return backend.log_values(self.problem.weights(given, xp), xp)
+        return backend.log_values(self.problem.weights(given, xp, floor=floor), xp)
 
 
 class Posterior:

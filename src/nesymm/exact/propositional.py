@@ -30,6 +30,9 @@ from nesymm.exact.formula import Formula
 # How many combinations of finite values one comparison or parameter may run through.
 BUDGET = 200_000
 
+# What is evaluated at run time, with its finite arguments fixed to each of their values.
+_RUNTIME = {"input", "given", "slot", "param", "neural", "time", "cdf", "sigmoid", "softplus"}
+
 Values = dict[Any, int]  # value -> formula
 Place = Mapping[Axis, Any]
 
@@ -105,7 +108,7 @@ class Encoding:
                 finite, runtime = finite or is_finite, runtime or not is_finite
             elif node.op == "lfp":
                 finite = True
-            elif node.op in ("input", "given", "slot", "param", "neural", "time"):
+            elif node.op in _RUNTIME:
                 runtime = True
             self._kinds[id(node)] = (finite, runtime)
         return self._kinds[id(root)]

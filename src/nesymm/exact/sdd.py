@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -21,14 +21,14 @@ from nesymm.exact.circuits.minfill import min_fill_tree
 from nesymm.exact.circuits.vtrees import Builder, Shape, Vtree, balanced, right_linear
 from nesymm.exact.formula import Formula
 
-MAX_NODES = 500_000
+MAX_NODES = 200_000
 MAX_SECONDS = 120.0
 
 # The budgets of the rounds: nodes and seconds for each vtree.
 _ROUNDS = ((5_000, 0.5), (50_000, 5.0))
 
 # A circuit that costs less than this is taken without a look at other vtrees.
-_SMALL = 2_000
+_SMALL = 3_000
 
 # Evaluating one more layer costs about as much as this many more products.
 _LAYER = 50
@@ -59,42 +59,48 @@ def compile_graph(
         items = [len(formula.sizes)]
     started = time.monotonic()
     budget = Budget(max_nodes, started + max_seconds)
-    shapes = dict(_shapes(plan, items))
+    shapes = _shapes(plan, items)
     trees: dict[str, Vtree] = {}
-    limits = [limit for limit in _ROUNDS if limit[0] < max_nodes]
-    for nodes, seconds in [*limits, (max_nodes, max_seconds)]:
+    # Large formulas get more time, because just reading them takes some.
+    reading = 2e-4 * len(formula)
+    rounds = [limit for limit in _ROUNDS if limit[0] < max_nodes]
+    for nodes, seconds in [*rounds, (max_nodes, max_seconds)]:
         best: tuple[int, Graph] | None = None
+        patience = seconds + reading
         for name, shape in shapes.items():
             if name not in trees:
                 trees[name] = _tree(formula, shape)
             if trees[name].height > _TALLEST:
                 continue
+            now = time.monotonic()
+            if now > started + max_seconds and best is None:
+                raise _too_large(plan, items, budget, f"{max_seconds:g} seconds")
             budget.nodes = nodes
-            budget.deadline = min(time.monotonic() + seconds, started + max_seconds)
+            budget.deadline = min(now + patience, started + max_seconds)
             graph = _attempt(plan, trees[name], budget)
-            if graph is None:
-                if time.monotonic() > started + max_seconds and best is None:
-                    raise _too_large(plan, items, budget, f"{max_seconds:g} seconds")
-                continue
-            cost = _cost(graph)
-            if best is None or cost < best[0]:
-                best = cost, graph
-            if cost < _SMALL:
-                break
+            if graph is not None:
+                cost = _cost(graph)
+                best = min(best or (cost, graph), (cost, graph), key=lambda found: found[0])
+                if cost < _SMALL or nodes == max_nodes:
+                    break
+                # There is a circuit; a better one is not worth much more time.
+                patience = min(patience, 0.1 + 2 * (time.monotonic() - now))
         if best is not None:
             return best[1]
     raise _too_large(plan, items, budget, f"{max_nodes:,} nodes")
 
 
-def _shapes(plan: Plan, items: list[int]) -> Iterator[tuple[str, Shape]]:
+def _shapes(plan: Plan, items: list[int]) -> dict[str, Shape]:
+    """The vtrees to try, those with the best prospects first."""
     structure = _Lazy(lambda: min_fill_tree(plan.formula, plan.roots, items, plan.atoms))
-    if plan.atoms:
-        yield "min-fill", structure
-    yield "balanced", partial(balanced, items)
-    yield "right-linear", partial(right_linear, items)
-    if not plan.atoms:
-        yield "min-fill", structure
-    yield "right-linear, backwards", partial(right_linear, items[::-1])
+    shapes: dict[str, Shape] = {
+        "balanced": partial(balanced, items),
+        "right-linear": partial(right_linear, items),
+        "min-fill": structure,
+        "right-linear, backwards": partial(right_linear, items[::-1]),
+    }
+    # Depth-first order is natural for chains, and of no meaning where there are cycles.
+    return {"min-fill": structure, **shapes} if plan.atoms else shapes
 
 
 class _Lazy:

@@ -80,7 +80,10 @@ class Weights:
             start += size
         self.constant = np.concatenate(parts) if parts else np.zeros(0)
 
-    def __call__(self, given: Given, xp: Any = np, real: Any = np.float64) -> Any:
+    def __call__(
+        self, given: Given, xp: Any = np, real: Any = np.float64, floor: bool = False
+    ) -> Any:
+        """`floor` keeps weights of exactly 0 differentiable, at the price of their value."""
         if not self.moving:
             return xp.asarray(self.constant)
         low = Lowering(xp, given, real)
@@ -88,7 +91,7 @@ class Weights:
         done = 0
         for start, size, source in self.moving:
             pieces.append(xp.asarray(self.constant[done:start]))
-            pieces.append(_log_weights(low, source))
+            pieces.append(_log_weights(low, source, floor))
             done = start + size
         pieces.append(xp.asarray(self.constant[done:]))
         return xp.concatenate(pieces)
@@ -113,7 +116,7 @@ def _flat(params: tuple[Param, ...]) -> list[Expr]:
     return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
-def _log_weights(low: Lowering, source: Source) -> Any:
+def _log_weights(low: Lowering, source: Source, floor: bool = False) -> Any:
     xp = low.xp
     match source:
         case Leaf(condition):
@@ -123,11 +126,11 @@ def _log_weights(low: Lowering, source: Source) -> Any:
             log_p = density_of(low, variable, params, low.value(value).array)
             return xp.stack([xp.zeros_like(log_p), log_p])
         case Drawn(variable, _, params):
-            return _finite(low, variable, params)
+            return _finite(low, variable, params, floor)
     raise TypeError(source)
 
 
-def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...]) -> Any:
+def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], floor: bool) -> Any:
     if variable.family == "categorical":
         params = params[:1]
     arrays: tuple[Any, ...] = tuple(
@@ -136,7 +139,7 @@ def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...]) 
     )
     if variable.family == "bernoulli" and variable.neural:
         arrays = (constrain(low.xp, "unit", arrays[0].reshape(())),)
-    return log_masses(low.xp, variable.family, arrays, variable.outcomes, variable.neural)
+    return log_masses(low.xp, variable.family, arrays, variable.outcomes, variable.neural, floor)
 
 
 def density_of(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], x: Any) -> Any:

@@ -216,7 +216,8 @@ class Diagrams:
             return
         if left.vtree().position() > right.vtree().position():
             left, right = right, left
-        if left.vtree() == right.vtree():
+        here, there = left.vtree(), right.vtree()
+        if here == there:
             if left.node_size() * right.node_size() > _PARTS:
                 return
             below = right.elements()
@@ -224,10 +225,10 @@ class Diagrams:
                 for other, other_sub in below:
                     if not self.manager.conjoin(prime, other).is_false():
                         yield op, sub, other_sub
-        elif right.vtree().is_sub(right.vtree(), left.vtree()):
+        elif here.is_sub(there, here):
             for _, sub in left.elements():
                 yield op, sub, right
-        elif left.vtree().is_sub(left.vtree(), right.vtree()):
+        elif here.is_sub(here, there):
             for prime, _ in right.elements():
                 yield AND, prime, left if op == AND else self.manager.negate(left)
 

@@ -6,14 +6,18 @@ a variable says which values the variable may take: it becomes one sum of litera
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
 from nesymm.exact.circuits.graph import FALSE_NODE, FIRST_LITERAL, TRUE_NODE, Graph
-from nesymm.exact.circuits.vtrees import Vtree, bit_count, value_codes
+from nesymm.exact.circuits.vtrees import Vtree, bit_count, split, value_codes
 
 Node = Any
 Elements = list[tuple[int, int]]
+
+# Sets of so many values are sums of literals; larger ones share sums.
+_FEW = 8
 
 
 def export(vtree: Vtree, sizes: Sequence[int], roots: Sequence[Node]) -> Graph:
@@ -34,6 +38,7 @@ class _Export:
         self.scopes: list[int] = []
         self._sets: dict[int, tuple[list[int], list[int]]] = {}
         self._allowed: dict[int, int] = {}
+        self._branches: dict[tuple[int, int, int], int] = {}
 
     def graph(self, roots: Sequence[Node]) -> Graph:
         # A node waits on the stack, with its elements, until these are made.
@@ -67,11 +72,42 @@ class _Export:
         codes, _ = self._sets[item]
         allowed = self._codes_of(node, item)
         values = [value for value, code in enumerate(codes) if allowed >> code & 1]
-        if len(values) == 1:
-            return self.first[item] + values[0]
+        if len(values) <= _FEW:
+            parts = [self.first[item] + value for value in values]
+        else:
+            parts = self._cover(item, 0, self.sizes[item], values)
         # Scopes of blocks are numbered after those of the tree above them.
-        elements = [(self.first[item] + value, TRUE_NODE) for value in values]
-        return self._sum(elements, len(self.vtree) + item)
+        return self._total(parts, len(self.vtree) + item)
+
+    def _cover(self, item: int, low: int, high: int, values: list[int]) -> list[int]:
+        """Sums of whole branches of the code that make up `values`, which are sorted."""
+        count = bisect_left(values, high) - bisect_left(values, low)
+        if count == 0:
+            return []
+        if count == high - low:
+            return [self._branch(item, low, high)]
+        middle = split(low, high)
+        return [
+            *self._cover(item, low, middle, values),
+            *self._cover(item, middle, high, values),
+        ]
+
+    def _branch(self, item: int, low: int, high: int) -> int:
+        """The sum of the literals of a whole branch: many sets share it."""
+        if (item, low, high) not in self._branches:
+            if high - low <= _FEW:
+                parts = [self.first[item] + value for value in range(low, high)]
+            else:
+                middle = split(low, high)
+                parts = [self._branch(item, low, middle), self._branch(item, middle, high)]
+            scope = len(self.vtree) + len(self.sizes) + len(self._branches)
+            self._branches[item, low, high] = self._total(parts, scope)
+        return self._branches[item, low, high]
+
+    def _total(self, parts: list[int], scope: int) -> int:
+        if len(parts) == 1:
+            return parts[0]
+        return self._sum([(part, TRUE_NODE) for part in parts], scope)
 
     def _codes_of(self, node: Node, item: int) -> int:
         """The bit patterns that satisfy a node inside a block, as the bits of an integer."""

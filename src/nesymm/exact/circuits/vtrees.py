@@ -19,6 +19,11 @@ def bit_count(size: int) -> int:
     return (size - 1).bit_length()
 
 
+def split(low: int, high: int) -> int:
+    """Where a bit divides the values `low..high - 1`."""
+    return (low + high + 1) // 2
+
+
 def value_codes(size: int) -> list[Code]:
     """The bits, and their values, that say each of `size` values: a complete prefix code.
 
@@ -32,7 +37,7 @@ def value_codes(size: int) -> list[Code]:
         if high - low == 1:
             codes[low] = code
         else:
-            middle = (low + high + 1) // 2
+            middle = split(low, high)
             stack.append((low, middle, (*code, (len(code), False))))
             stack.append((middle, high, (*code, (len(code), True))))
     return codes
