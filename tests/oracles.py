@@ -579,7 +579,7 @@ def _constant(value: Any) -> str:
     return _quoted(value) if isinstance(value, str) else repr(value)
 
 
-_INFIX = frozenset("+ - * / // mod ** ^ = \\= == \\== is < > =< >= =:= =\\= :".split())
+_INFIX = {"mod", "is", ":", *_COMPARISONS, *(name for name, n in _ARITHMETIC if name in "+-*//")}
 
 
 def _text(term: Term) -> str:

@@ -312,7 +312,7 @@ def numeric(draw: DrawFn) -> str:
             min_size=1,
             max_size=3,
             unique=True,
-        )  # fmt: skip
+        )
     ):
         w.add(f"query({query}).")
     return w.text()
@@ -429,7 +429,7 @@ class _Temporal(_Writer):
     def groundings(self, text: str) -> int:
         """How many groundings a clause can have: one per binding of its entities."""
         n = max(1, len(self.entities))
-        return n ** sum(f"({v}" in text or f"{v})" in text for v in ("E", "F"))
+        return int(n ** sum(f"({v}" in text or f"{v})" in text for v in ("E", "F")))
 
     def clause(self, head: str, body: Sequence[str], outof: int = 2) -> None:
         tail = f" :- {', '.join(body)}" if body else ""

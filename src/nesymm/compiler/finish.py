@@ -75,6 +75,14 @@ def _share_elements(step: StepProgram, variables: Variables) -> StepProgram:
         for name in names:
             for array in arrays:
                 found = _element_of(variables, name, array)
+                if found is not None and _has_derivations(variables, variables.owner[name].clause):
+                    fail(
+                        "E318",
+                        f"the random choice {name} is used both by itself and along an axis, and "
+                        "several derivations lead to it",
+                        None,
+                        "give each derivation a clause of its own",
+                    )
                 if found is not None:
                     element[name] = (array, found)
                     break
@@ -91,6 +99,10 @@ def _share_elements(step: StepProgram, variables: Variables) -> StepProgram:
 
     kept = tuple(v for v in step.variables if v.name not in element)
     return map_expressions(replace(step, variables=kept), rule)
+
+
+def _has_derivations(variables: Variables, clause: int) -> bool:
+    return any(o.clause == clause and o.derivation for o in variables.owner.values())
 
 
 def _element_of(variables: Variables, name: str, array: str) -> list[Any] | None:

@@ -415,7 +415,7 @@ _GOALS: dict[str, Callable[[Any, BuiltinLit, Env], Results]] = {
     "float": _kind(
         lambda t: type(t) is float or (isinstance(t, Expr) and isinstance(t.type, Real))
     ),
-    "atom": _kind(lambda t: type(t) is str),
+    "atom": _kind(lambda t: type(t) is str or t == ()),
     "atomic": _kind(lambda t: type(t) in (str, int, float, Text) or isinstance(t, Expr)),
     "compound": _kind(lambda t: type(t) is Compound or (type(t) is tuple and bool(t))),
     "is_list": _kind(lambda t: type(t) is tuple or type(t) is CondList),

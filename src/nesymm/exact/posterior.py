@@ -52,8 +52,8 @@ def choose(problem: Problem, method: str) -> tuple[str, str]:
             f"there is no method called {method}; the methods are auto, enumerate and circuit"
         )
     if states <= ENUMERATE_UP_TO:
-        return "enumerate", f"{int(states):,} assignments fit a table"
-    return "circuit", f"{states:.3g} assignments are too many for a table"
+        return "enumerate", f"a table of {int(states):,} worlds is small"
+    return "circuit", f"a table of {states:.3g} worlds would be large"
 
 
 def build(problem: Problem, method: str, roots: Sequence[int]) -> Backend:

@@ -182,7 +182,9 @@ class Diagrams:
 
     def _apply(self, op: int, left: Node, right: Node) -> Node:
         parts: list[Node] = []
-        if self.manager.live_count() > _LARGE and left.size() * right.size() > _LARGE**2:
+        # Measuring takes time; diagrams not much larger than the formula are harmless.
+        explodes = self.manager.live_count() > max(_LARGE, 8 * len(self.formula))
+        if explodes and left.size() * right.size() > _LARGE**2:
             parts = self._in_parts(op, left, right)
         result = self._checked(self._operate(op, left, right))
         del parts  # were kept until now for the library to find them
