@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
@@ -31,6 +32,14 @@ def problog(source: str, method: str = "sdd") -> dict[str, float]:
 
     The method `fsdd` copes with dense cycles, but not with evidence that is impossible.
     """
+    limit = sys.getrecursionlimit()  # ProbLog raises it
+    try:
+        return _problog(source, method)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _problog(source: str, method: str) -> dict[str, float]:
     from problog import get_evaluatable
     from problog.errors import InconsistentEvidenceError, ProbLogError
     from problog.program import PrologString

@@ -74,6 +74,7 @@ class Model:
         import jax.numpy as jnp
 
         from nesymm.exact.names import canonical
+        from nesymm.exact.posterior import EVIDENCE, FIRST_QUERY
         from nesymm.exact.weights import Given
 
         solver = self.solver(frozenset(data or ()), method)
@@ -88,12 +89,12 @@ class Model:
             {**self.networks, **(networks or {})},
             {**(inputs or {}), **(data or {})},
         )
-        at = 2 + names.index(name)
+        at = FIRST_QUERY + names.index(name)
         exact = jax.lax.stop_gradient(solver.log_values(given, jnp))
         # Slopes from weights kept off zero, the value from the weights as they are.
         slope = solver.log_values(given, jnp, floor=True)
-        slope = slope[at] - slope[1]
-        return exact[at] - exact[1] + slope - jax.lax.stop_gradient(slope)
+        slope = slope[at] - slope[EVIDENCE]
+        return exact[at] - exact[EVIDENCE] + slope - jax.lax.stop_gradient(slope)
 
     def _given(self, data: Mapping[str, Any] | None, inputs: Mapping[str, Any] | None) -> Any:
         from nesymm.exact.weights import Given

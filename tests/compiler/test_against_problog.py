@@ -206,7 +206,9 @@ CLASSICS = {
         query(a). query(a). query(b(_)). query(b(1)).
     """,
     "a variable asked for twice": "p(X,X) :- n(X). 0.5::n(1). 0.2::n(2). query(p(_,_)).",
-    "evidence before what it is about": "evidence(a). 0.2::a. b :- a. evidence(\\+c). 0.5::c. query(b).",
+    "evidence before what it is about": """
+        evidence(a). 0.2::a. b :- a. evidence(\\+c). 0.5::c. query(b).
+    """,
     "values inside terms": """
         0.5::d(1); 0.5::d(2).
         r(Z) :- d(X), d(Y), Z is X + Y.
@@ -225,7 +227,9 @@ CLASSICS = {
 }
 
 BUILTINS = {
-    "call": "c(X,Y) :- call(inc,X,Y). inc(X,Y) :- n(X), Y is X + 1. n(1). 0.5::n(2). query(c(_,_)).",
+    "call": """
+        c(X,Y) :- call(inc,X,Y). inc(X,Y) :- n(X), Y is X + 1. n(1). 0.5::n(2). query(c(_,_)).
+    """,
     "call of a bound goal": "c(X) :- G = n(X), call(G). n(1). 0.5::n(2). query(c(_)).",
     "call of several": f"""{LISTS}
         c(X) :- member(G,[n,m]), call(G,X). n(1). 0.5::n(2). 0.2::m(1). query(c(_)).
@@ -250,7 +254,8 @@ BUILTINS = {
     "unification": "p(A,B) :- A = f(X,Y), B = f(1,2), A = B. query(p(_,_)).",
     "whole numbers": """
         p(X) :- X is 7 // 2. p(X) :- X is -7 // 2. p(X) :- X is -7 mod 3. p(X) :- X is 2 ** 3.
-        p(X) :- X is abs(-30). p(X) :- X is min(1,2) + 10. p(X) :- X is 2 ^ 4. p(X) :- X is sign(-3).
+        p(X) :- X is abs(-30). p(X) :- X is min(1,2) + 10. p(X) :- X is 2 ^ 4.
+        p(X) :- X is sign(-3).
         query(p(_)).
     """,
     "real numbers": """
@@ -403,7 +408,6 @@ REFUSED = {
         "E304",
     ),
     "unknown predicate": ("p :- q. query(p).", "E101"),
-    "unbound head": ("p(X,Y) :- q(X). q(1). query(p(_,_)).", "E301"),
     "unbound probabilistic clause": ("0.5::p(X,Y) :- q(X). q(1). query(p(_,_)).", "E303"),
     "unbound arithmetic": ("p(X) :- X is Y + 1, q(Y). q(1). query(p(_)).", "E302"),
 }
@@ -457,6 +461,13 @@ def test_aggregate_all() -> None:
         "m(2)": 1.0, "b([2])": 0.25, "b([1, 2])": 0.5, "b([1, 1, 2])": 0.25,
     }  # fmt: skip
     assert ours(source) == pytest.approx(expected)
+
+
+def test_an_unbound_head_is_a_mistake() -> None:
+    """ProbLog answers with a variable."""
+    with pytest.raises(ProgramError) as caught:
+        ours("p(X,Y) :- q(X). q(1). query(p(_,_)).")
+    assert caught.value.codes == ("E301",)
 
 
 def test_forall_with_conjunctions() -> None:

@@ -14,11 +14,13 @@ from nesymm.exact.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formu
 
 
 class Enumeration:
-    """All assignments of the variables of a formula, and which roots hold in each."""
+    """All assignments of the variables of a formula, and which roots hold in each.
+
+    Roots are named by their position, as in a circuit.
+    """
 
     def __init__(self, formula: Formula, roots: Sequence[int]):
         self.sizes = tuple(formula.sizes)
-        self.roots = tuple(roots)
         count = int(np.prod(self.sizes, dtype=np.int64))
         shape = self.sizes or (1,)
         flat = np.arange(max(count, 1))
@@ -48,7 +50,7 @@ class Enumeration:
         return _logsumexp(xp, masked, axis=-2)
 
     def _log_posterior(self, log_weights: Any, root: int, xp: Any) -> Any:
-        column = self.truth[:, self.roots.index(root)]
+        column = self.truth[:, root]
         masked = xp.where(column, self._totals(log_weights, xp), -xp.inf)
         return masked - _logsumexp(xp, masked, axis=-1)[..., None]
 
@@ -70,7 +72,7 @@ class Enumeration:
 
     def most_probable(self, log_weights: Any, root: int, xp: Any = np) -> tuple[Any, Any]:
         """The assignment of largest weight given a root, and its log-weight."""
-        column = self.truth[:, self.roots.index(root)]
+        column = self.truth[:, root]
         masked = xp.where(column, self._totals(log_weights, xp), -xp.inf)
         best = xp.argmax(masked, axis=-1)
         return xp.asarray(self.assignments)[best], xp.max(masked, axis=-1)

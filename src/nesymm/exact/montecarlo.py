@@ -147,8 +147,7 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
 
         log_weights = jax.vmap(one)(drawn)
         for rank in range(len(problem.evidences)):
-            _, backend = solver.backend(rank)
-            values = np.asarray(backend.log_values(log_weights, jnp))
+            values = np.asarray(solver.backend(rank).log_values(log_weights, jnp))
             relative = values - values[:, :1]
             if np.any(relative[:, 1] > -np.inf):
                 break

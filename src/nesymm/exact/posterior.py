@@ -19,6 +19,10 @@ ENUMERATE_UP_TO = 4096
 ENUMERATE_AT_MOST = 2**22
 
 
+# Positions among the roots of a problem; the queries follow.
+PRIOR, EVIDENCE, FIRST_QUERY = 0, 1, 2
+
+
 class Impossible(NesymmError):
     """The evidence has probability zero."""
 
@@ -73,26 +77,23 @@ class Solver:
     problem: Problem
     method: str
     reason: str
-    backends: list[tuple[int, Backend]]
+    backends: list[Backend]
 
     @classmethod
     def compile(cls, problem: Problem, method: str = "auto") -> Solver:
         name, reason = choose(problem, method)
         return cls(problem, name, reason, [])
 
-    def backend(self, rank: int) -> tuple[list[int], Backend]:
+    def backend(self, rank: int) -> Backend:
         """The backend for the evidence of a given precedence."""
-        evidence = self.problem.evidences[rank]
-        roots = self.problem.roots(evidence)
         while len(self.backends) <= rank:
-            own = self.problem.roots(self.problem.evidences[len(self.backends)])
-            self.backends.append((len(self.backends), build(self.problem, self.method, own)))
-        return roots, self.backends[rank][1]
+            roots = self.problem.roots(self.problem.evidences[len(self.backends)])
+            self.backends.append(build(self.problem, self.method, roots))
+        return self.backends[rank]
 
     def log_values(self, given: Given, xp: Any = np, rank: int = 0, floor: bool = False) -> Any:
         """Log-values of the roots: prior, evidence, evidence and each query."""
-        _, backend = self.backend(rank)
-        return backend.log_values(self.problem.weights(given, xp, floor=floor), xp)
+        return self.backend(rank).log_values(self.problem.weights(given, xp, floor=floor), xp)
 
 
 class Posterior:
@@ -111,11 +112,11 @@ class Posterior:
         self._rank = rank
         self.method = solver.method
         self.reason = solver.reason
-        self.log_evidence = float(log_values[1] - log_values[0])
+        self.log_evidence = float(log_values[EVIDENCE] - log_values[PRIOR])
         self.queries: dict[str, float] = {}
-        for asked, value in zip(solver.problem.queries, log_values[2:], strict=True):
+        for asked, value in zip(solver.problem.queries, log_values[FIRST_QUERY:], strict=True):
             if value > -np.inf or not asked.possible:
-                self.queries[asked.name] = math.exp(min(0.0, float(value - log_values[1])))
+                self.queries[asked.name] = math.exp(min(0.0, float(value - log_values[EVIDENCE])))
         self.stderr = dict(stderr or {})
 
     def probability(self, query: str) -> float:
@@ -133,8 +134,8 @@ class Posterior:
 
     def marginal(self, variable: str) -> dict[Any, float]:
         """The posterior distribution of a finite random variable."""
-        roots, backend = self._solver.backend(self._rank)
-        literals = np.asarray(backend.marginals(self._weights(), roots[1]))
+        backend = self._solver.backend(self._rank)
+        literals = np.asarray(backend.marginals(self._weights(), EVIDENCE))
         start = 0
         sources = self._solver.problem.encoding.sources
         found: list[tuple[Drawn, np.ndarray]] = []
@@ -157,17 +158,19 @@ class Posterior:
         """Joint samples of the finite variables from the posterior."""
         import jax
 
-        roots, backend = self._solver.backend(self._rank)
+        backend = self._solver.backend(self._rank)
         key = jax.random.key(seed)
-        drawn = np.asarray(backend.sample(key, self._weights(), roots[1], (n,)))
+        drawn = np.asarray(backend.sample(key, self._weights(), EVIDENCE, (n,)))
         return [self._assignment(row) for row in drawn]
 
     def most_probable(self) -> tuple[dict[str, Any], float]:
         """The most probable values of the finite variables, and their probability."""
-        roots, backend = self._solver.backend(self._rank)
-        row, log_weight = backend.most_probable(self._weights(), roots[1])
-        log_prior = self._solver.log_values(self._given, np, self._rank)
-        return self._assignment(np.asarray(row)), math.exp(float(log_weight) - float(log_prior[1]))
+        backend = self._solver.backend(self._rank)
+        row, log_weight = backend.most_probable(self._weights(), EVIDENCE)
+        log_values = self._solver.log_values(self._given, np, self._rank)
+        return self._assignment(np.asarray(row)), math.exp(
+            float(log_weight) - float(log_values[EVIDENCE])
+        )
 
     def _weights(self) -> np.ndarray:
         return np.asarray(self._solver.problem.weights(self._given, np))
@@ -189,6 +192,6 @@ def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) ->
         return estimate(solver, given, samples, seed)
     for rank in range(len(solver.problem.evidences)):
         values = np.asarray(solver.log_values(given, np, rank))
-        if values[1] > -np.inf:
+        if values[EVIDENCE] > -np.inf:
             return Posterior(solver, given, rank, values)
     raise Impossible("the evidence is impossible: it has probability zero")

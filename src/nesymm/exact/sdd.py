@@ -61,12 +61,14 @@ def compile_graph(
     budget = Budget(max_nodes, started + max_seconds)
     shapes = _shapes(plan, items)
     trees: dict[str, Vtree] = {}
-    # Large formulas get more time, because just reading them takes some.
-    reading = 2e-4 * len(formula)
-    rounds = [limit for limit in _ROUNDS if limit[0] < max_nodes]
+    # Large formulas get more of both, because just reading them takes time and nodes.
+    rounds = [
+        (nodes + 4 * len(formula), seconds + 2e-4 * len(formula)) for nodes, seconds in _ROUNDS
+    ]
+    rounds = [limit for limit in rounds if limit[0] < max_nodes]
     for nodes, seconds in [*rounds, (max_nodes, max_seconds)]:
         best: tuple[int, Graph] | None = None
-        patience = seconds + reading
+        patience = seconds
         for name, shape in shapes.items():
             if name not in trees:
                 trees[name] = _tree(formula, shape)

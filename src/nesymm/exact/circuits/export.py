@@ -10,14 +10,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from nesymm.exact.circuits.graph import FALSE_NODE, FIRST_LITERAL, TRUE_NODE, Graph
+from nesymm.exact.circuits.graph import FALSE_NODE, FAN_IN, FIRST_LITERAL, TRUE_NODE, Graph
 from nesymm.exact.circuits.vtrees import Vtree, bit_count, split, value_codes
 
 Node = Any
 Elements = list[tuple[int, int]]
-
-# Sets of so many values are sums of literals; larger ones share sums.
-_FEW = 8
 
 
 def export(vtree: Vtree, sizes: Sequence[int], roots: Sequence[Node]) -> Graph:
@@ -36,6 +33,7 @@ class _Export:
         self.made: dict[int, int] = {}  # the library's ids, which it never reuses, to ours
         self.sums: list[Elements] = []
         self.scopes: list[int] = []
+        self._scopes: dict[tuple[int, ...], int] = {}
         self._sets: dict[int, tuple[list[int], list[int]]] = {}
         self._allowed: dict[int, int] = {}
         self._branches: dict[tuple[int, int, int], int] = {}
@@ -60,9 +58,14 @@ class _Export:
                 stack.extend((part, None) for element in elements for part in element)
         return Graph.build(self.sizes, self.sums, self.scopes, [self.made[r.id] for r in roots])
 
-    def _sum(self, elements: Elements, scope: int) -> int:
+    def _sum(self, elements: Elements, *scope: int) -> int:
+        """A sum, made of smaller ones where it has many elements."""
+        if len(elements) > FAN_IN:
+            parts = [elements[i : i + FAN_IN] for i in range(0, len(elements), FAN_IN)]
+            elements = [(self._sum(part, *scope, len(parts)), TRUE_NODE) for part in parts]
+            return self._sum(elements, *scope)
         self.sums.append(elements)
-        self.scopes.append(scope)
+        self.scopes.append(self._scopes.setdefault(scope, len(self._scopes)))
         return self.first[-1] + len(self.sums) - 1
 
     def _set(self, node: Node, item: int) -> int:
@@ -72,12 +75,11 @@ class _Export:
         codes, _ = self._sets[item]
         allowed = self._codes_of(node, item)
         values = [value for value, code in enumerate(codes) if allowed >> code & 1]
-        if len(values) <= _FEW:
+        if len(values) <= FAN_IN:
             parts = [self.first[item] + value for value in values]
         else:
             parts = self._cover(item, 0, self.sizes[item], values)
-        # Scopes of blocks are numbered after those of the tree above them.
-        return self._total(parts, len(self.vtree) + item)
+        return self._total(parts, -1, item)
 
     def _cover(self, item: int, low: int, high: int, values: list[int]) -> list[int]:
         """Sums of whole branches of the code that make up `values`, which are sorted."""
@@ -95,19 +97,18 @@ class _Export:
     def _branch(self, item: int, low: int, high: int) -> int:
         """The sum of the literals of a whole branch: many sets share it."""
         if (item, low, high) not in self._branches:
-            if high - low <= _FEW:
+            if high - low <= FAN_IN:
                 parts = [self.first[item] + value for value in range(low, high)]
             else:
                 middle = split(low, high)
                 parts = [self._branch(item, low, middle), self._branch(item, middle, high)]
-            scope = len(self.vtree) + len(self.sizes) + len(self._branches)
-            self._branches[item, low, high] = self._total(parts, scope)
+            self._branches[item, low, high] = self._total(parts, -1, item, low, high)
         return self._branches[item, low, high]
 
-    def _total(self, parts: list[int], scope: int) -> int:
+    def _total(self, parts: list[int], *scope: int) -> int:
         if len(parts) == 1:
             return parts[0]
-        return self._sum([(part, TRUE_NODE) for part in parts], scope)
+        return self._sum([(part, TRUE_NODE) for part in parts], *scope)
 
     def _codes_of(self, node: Node, item: int) -> int:
         """The bit patterns that satisfy a node inside a block, as the bits of an integer."""

@@ -19,6 +19,9 @@ FALSE_NODE = 0
 TRUE_NODE = 1
 FIRST_LITERAL = 2
 
+# No sum has more products, so that sums fit into tables without much padding.
+FAN_IN = 8
+
 VERSION = 1
 
 
@@ -55,7 +58,7 @@ class Graph:
             np.array(list(accumulate((len(s) for s in sums), initial=0)), np.int32),
             np.ascontiguousarray(pairs[:, 0]),
             np.ascontiguousarray(pairs[:, 1]),
-            np.unique(np.array(scopes, np.int32), return_inverse=True)[1].astype(np.int32),
+            np.array(scopes, np.int32),
             np.array(roots, np.int32),
         )
 

@@ -1,0 +1,74 @@
+"""One layer of a circuit, upwards and downwards, in NumPy or JAX.
+
+Upwards, the values of a layer's sums are computed from their products. Downwards, what
+reaches a sum (its *flow*) is divided among its products: in expectation, which gives
+marginals and gradients; at random, which gives samples; or all to the largest, which
+gives the most probable assignment.
+
+Arrays have the batch last. Values are logarithms, and `-inf` is an ordinary one: nothing
+here subtracts infinities, nor divides by what may be zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+Array = Any
+Rule = Literal["sum", "max"]
+Division = Literal["mean", "draw", "best"]
+
+
+def terms_of(values: Array, primes: Array, subs: Array) -> Array:
+    """The products of a layer, of shape (sum, product, batch)."""
+    return values[primes] + values[subs]
+
+
+def upwards(xp: Any, terms: Array, rule: Rule) -> Array:
+    """The sums of a layer, of shape (sum, batch)."""
+    if rule == "max":
+        return terms.max(axis=1)
+    return log_sum(xp, terms, 1)
+
+
+def log_sum(xp: Any, terms: Array, axis: int) -> Array:
+    """log(sum(exp(terms))), with a gradient of zero where nothing is possible."""
+    top = finite(xp, terms.max(axis=axis, keepdims=True))
+    return log(xp, xp.exp(terms - top).sum(axis=axis)) + xp.squeeze(top, axis)
+
+
+def log(xp: Any, x: Array) -> Array:
+    """log(x), where log(0) is -inf without a warning and without a gradient."""
+    possible = x > 0
+    return xp.where(possible, xp.log(xp.where(possible, x, 1)), -xp.inf)
+
+
+def finite(xp: Any, x: Array) -> Array:
+    """x, but 0 instead of -inf: for subtracting."""
+    return xp.where(x > -xp.inf, x, 0)
+
+
+def downwards(
+    xp: Any, flow: Array, values: Array, terms: Array, division: Division, uniform: Array | None
+) -> Array:
+    """What reaches each product of a layer. `flow` and `values` are those of its sums;
+    `uniform` has a number in [0, 1) for each of them, to draw with."""
+    if division == "best":
+        best = terms.argmax(axis=1)[:, None, :]
+        share = best == xp.arange(terms.shape[1], dtype=best.dtype)[None, :, None]
+    else:
+        share = xp.exp(terms - finite(xp, values)[:, None, :])
+    if division == "draw":
+        share = _chosen(xp, share, uniform)
+    return flow[:, None, :] * share.astype(flow.dtype)
+
+
+def _chosen(xp: Any, share: Array, uniform: Array) -> Array:
+    """One product of each sum, drawn in proportion to its share."""
+    running = [share[:, 0]]
+    for i in range(1, share.shape[1]):
+        running.append(running[-1] + share[:, i])
+    # Less than the total even after rounding, so that what has no share is never drawn.
+    bound = uniform * running[-1]
+    below = xp.stack([total <= bound for total in running], axis=1)
+    first = xp.concatenate([xp.ones_like(below[:, :1]), below[:, :-1]], axis=1)
+    return first & ~below
