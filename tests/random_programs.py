@@ -396,6 +396,7 @@ class _Fluent:
     keyed: bool
     valued: bool = False
     top: int = 2
+    recursive: bool = False
 
 
 class _Temporal(_Writer):
@@ -532,6 +533,7 @@ class _Temporal(_Writer):
             self.clause(f"{one}@t", self.body(below, keyed, lags), 2)
         if keyed and self.flip(5):
             # In-step recursion: what holds for one entity spreads to the next.
+            fluent.recursive = True
             self.clause(f"{head}@t", ["e(E)", "e(F)", f"{name}(F)@t", "E \\= F"], 3)
 
     def valued(self, fluent: _Fluent, below: list[_Fluent]) -> None:
@@ -605,11 +607,7 @@ class _Temporal(_Writer):
                 f"first@t :- {name}{'(_)' if keyed else ''}@t, \\+ seen@t.\n"
                 f"seen@t :- {name}{'(_)' if keyed else ''}@(t-1).\nseen@t :- seen@(t-1).",
             ),
-            (
-                2,
-                "luck(_)",
-                "luck(V) ~ categorical([0.5, 0.5], [1, 2]).\nlate@t :- luck(V), t >= V.",
-            ),
+            (2, "late", "luck(V) ~ uniform_int(1, 2).\nlate@t :- luck(V), t >= V."),
         ]
         if keyed:
             forms += [
@@ -665,7 +663,9 @@ class _Temporal(_Writer):
                     (0, "zero(_)", f"zero(N)@t :- findall(E, {v}(E,0)@{lag}, L), length(L, N)."),
                 ]
         cost, asked, text = self.pick(forms)
-        if not self.spend(cost):
+        # ProbLog collects slowly, and miscounts what is recursive.
+        collects = "findall" in text and (self.horizon > 2 or boolean.recursive)
+        if collects or not self.spend(cost):
             return []
         for line in text.split("\n"):
             self.add(line)

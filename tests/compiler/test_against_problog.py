@@ -433,19 +433,6 @@ def test_the_negative_cycle_is_shown_in_terms_of_the_program() -> None:
 # ---------------------------------------------------------------- where we differ, on purpose
 
 
-def test_findall_has_one_item_per_solution_not_per_proof() -> None:
-    """ProbLog collects an answer once for each of its proofs."""
-    source = """
-        0.5::a(2). a(3).
-        b(X) :- a(X).
-        b(X) :- a(X), X > 1.
-        s(L) :- findall(V, b(V), L).
-        query(s(_)).
-    """
-    assert problog(source) == pytest.approx({"s([2, 3, 2, 3])": 0.5, "s([3, 3])": 0.5})
-    assert ours(source) == pytest.approx({"s([2, 3])": 0.5, "s([3])": 0.5})
-
-
 def test_aggregate_all() -> None:
     """ProbLog does not have it."""
     source = """

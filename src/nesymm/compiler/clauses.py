@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nesymm.compiler.algebra import const, eq, le
 from nesymm.compiler.expr import TIME, Expr
-from nesymm.compiler.runtime import V, compile_term, has_symbol, is_ground, key_of, parts
+from nesymm.compiler.runtime import V, compile_term, has_symbol, is_ground, key_of, parts, shift
 from nesymm.errors import Span
 from nesymm.language.program import (
     At,
@@ -122,6 +122,34 @@ class GuardLit:
 
 
 Lit = CallLit | BuiltinLit | NegLit | DisjLit | CollectLit | DrawLit | ChoiceLit | GuardLit
+
+
+def shift_literal(lit: Lit, offset: int) -> Lit:
+    """The same literal in a larger frame: its variables start at `offset`."""
+
+    def move(terms: tuple) -> tuple:
+        return tuple(shift(t, offset) for t in terms)
+
+    match lit:
+        case GuardLit():
+            return lit
+        case DisjLit(bodies):
+            return DisjLit(tuple(tuple(shift_literal(x, offset) for x in b) for b in bodies))
+        case CollectLit():
+            return replace(
+                lit,
+                outer=move(lit.outer),
+                groups=move(lit.groups),
+                result=shift(lit.result, offset),
+            )
+        case DrawLit():
+            return replace(lit, keys=move(lit.keys), params=move(lit.params), drawn=move(lit.drawn))
+        case ChoiceLit():
+            return replace(
+                lit, variables=move(lit.variables), probabilities=move(lit.probabilities)
+            )
+        case CallLit() | BuiltinLit() | NegLit():
+            return replace(lit, args=move(lit.args))
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,9 +444,12 @@ class _Compiler:
             case Collect(kind, template, body, result, groups):
                 inner = set(_ordered_names(body)) | _names((template,))
                 shared = sorted(n for n in inner if n in others and n not in groups)
-                aux = self._inner(
-                    "all", body, shared, (*(Var(g) for g in groups), template), timed, literal.span
-                )
+                # All variables of the goal are arguments: solutions that differ in any of
+                # them are collected one by one.
+                visible = {*shared, *groups, *_names((template,))}
+                local = [Var(n) for n in _binding_names(body) if n not in visible]
+                extra = (*(Var(g) for g in groups), template, *local)
+                aux = self._inner("all", body, shared, extra, timed, literal.span)
                 return CollectLit(
                     kind,
                     aux,
@@ -525,6 +556,22 @@ def literal_names(literal: Any) -> set[str]:
 
 def _ordered_names(body: Body) -> list[str]:
     return list(dict.fromkeys(n for x in body for n in sorted(literal_names(x))))
+
+
+def _binding_names(body: Body) -> list[str]:
+    """The variables that a body binds; those inside negation and findall are not."""
+    names: dict[str, None] = {}
+    for literal in body:
+        match literal:
+            case Call() | Builtin():
+                names.update(dict.fromkeys(sorted(literal_names(literal))))
+            case Disjunction(bodies):
+                # Only what every alternative binds is bound afterwards.
+                common = set.intersection(*(set(_binding_names(b)) for b in bodies))
+                names.update(dict.fromkeys(sorted(common)))
+            case Collect(result=result):
+                names.update(dict.fromkeys(sorted(_names((result,)))))
+    return list(names)
 
 
 def _names(terms: Iterable[Term]) -> set[str]:

@@ -69,7 +69,12 @@ def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[An
             return
         some = or_(*(c for _, c in rows)) if kind == "all" else TRUE
         if kind == "set":
-            rows = [rows[i] for i in sorted(range(len(rows)), key=lambda i: str(rows[i][0]))]
+            distinct: dict[Any, tuple[Any, Expr]] = {}
+            for term, condition in sorted(rows, key=lambda row: str(row[0])):
+                known = distinct.get(key_of(term))
+                both = condition if known is None else or_(known[1], condition)
+                distinct[key_of(term)] = (term, both)
+            rows = list(distinct.values())
         value = tuple(t for t, _ in rows) if certain else CondList(tuple(rows))
         yield value, some
         return

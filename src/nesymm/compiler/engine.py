@@ -28,6 +28,7 @@ from nesymm.compiler.clauses import (
     Lit,
     NegLit,
     Resolvent,
+    shift_literal,
 )
 from nesymm.compiler.cycles import break_cycles
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
@@ -60,6 +61,7 @@ from nesymm.language.program import Pred
 MAX_TABLES = 400_000
 MAX_ANSWERS = 400_000
 MAX_SYMBOLIC_DEPTH = 64
+MAX_EXPANSION = 400
 
 
 class Split(Exception):
@@ -92,6 +94,8 @@ class Host(Protocol):
 
     def sites_of(self, axes: Iterable[Axis]) -> set[str]: ...
 
+    def has_axes(self) -> bool: ...
+
     def conflict(self, pred: Pred, condition: Expr) -> None: ...
 
     def evaluate(self, term: Any, span: Span | None, timed: bool) -> Any: ...
@@ -115,6 +119,7 @@ class Table:
     __slots__ = (
         "answers",
         "args",
+        "bag",
         "complete",
         "consumers",
         "final",
@@ -132,6 +137,8 @@ class Table:
     def __init__(self, pred: Pred, args: tuple, number: int, span: Span | None):
         self.pred = pred
         self.args = args
+        # Answers to be collected are counted as often as they are proved.
+        self.bag = pred.name.startswith("$all")
         self.number = number
         self.low = number
         self.span = span
@@ -152,14 +159,27 @@ class Table:
 class State:
     """A derivation under way: the literals still to prove, bindings, condition."""
 
-    __slots__ = ("body", "condition", "env", "rule", "table")
+    __slots__ = ("body", "condition", "depth", "env", "rule", "table")
 
-    def __init__(self, table: Table, rule: Resolvent, body: tuple[Lit, ...], env: Env, cond: Expr):
+    def __init__(
+        self,
+        table: Table,
+        rule: Resolvent,
+        body: tuple[Lit, ...],
+        env: Env,
+        condition: Expr,
+        depth: int = 0,
+    ):
         self.table = table
         self.rule = rule
         self.body = body
         self.env = env
-        self.condition = cond
+        self.condition = condition
+        self.depth = depth
+
+    def then(self, body: tuple[Lit, ...], env: Env, condition: Expr, deeper: int = 0) -> State:
+        """The same derivation, further on."""
+        return State(self.table, self.rule, body, env, condition, self.depth + deeper)
 
 
 class Engine:
@@ -252,14 +272,12 @@ class Engine:
             case GuardLit(condition):
                 both = and_(state.condition, condition)
                 if both is not FALSE:
-                    self.tasks.append(State(state.table, state.rule, rest, state.env, both))
+                    self.tasks.append(state.then(rest, state.env, both))
             case CallLit():
                 self._call(state, lit, rest)
             case BuiltinLit(name="call"):
                 self.tasks.append(
-                    State(
-                        state.table,
-                        state.rule,
+                    state.then(
                         (self._goal(state, lit), *rest),
                         state.env,
                         state.condition,
@@ -270,20 +288,20 @@ class Engine:
             case DisjLit(bodies):
                 for alternative in reversed(bodies):
                     self.tasks.append(
-                        State(
-                            state.table,
-                            state.rule,
+                        state.then(
                             alternative + rest,
                             list(state.env),
                             state.condition,
                         )
                     )
-            case NegLit(pred, args):
+            case NegLit(pred=pred):
                 values = self._negated_args(state, lit)
                 self._await(state, pred, values, lit.span)
             case CollectLit():
-                args = (*lit.outer, *lit.groups, V(-1))
-                values = self._canonical(args, state.env)
+                outer = self._canonical((*lit.outer, *lit.groups), state.env)
+                free = count_variables(outer)
+                others = range(lit.pred.arity - len(outer))
+                values = (*outer, *(V(free + i) for i in others))
                 self._await(state, lit.pred, values, lit.span)
             case DrawLit(keys=keys, params=params, pred=pred):
                 values = self._canonical((*keys, *params), state.env)
@@ -322,7 +340,7 @@ class Engine:
         self, state: State, rest: tuple[Lit, ...], results: Iterable[tuple[Env, Expr]]
     ) -> None:
         found = [
-            State(state.table, state.rule, rest, env, both)
+            state.then(rest, env, both)
             for env, condition in results
             if (both := and_(state.condition, condition)) is not FALSE
         ]
@@ -347,7 +365,8 @@ class Engine:
         values = self._canonical(lit.args, state.env)
         for original, value in zip(lit.args, values, strict=True):
             if any(type(leaf) is V for leaf in atoms_of(value)):
-                name = state.rule.names[original.i] if type(original) is V else "_"
+                named = type(original) is V and original.i < len(state.rule.names)
+                name = state.rule.names[original.i] if named else "a variable"
                 raise ProgramError(
                     Diagnostic(
                         "E309",
@@ -368,9 +387,7 @@ class Engine:
                 now = CallLit(lit.pred, lit.args, 0, lit.span, lit.site)
                 at_start = and_(state.condition, eq(make("time", type_=Int(0)), const(0)))
                 if at_start is not FALSE:
-                    self.tasks.append(
-                        State(state.table, state.rule, (now, *rest), list(state.env), at_start)
-                    )
+                    self.tasks.append(state.then((now, *rest), list(state.env), at_start))
             self._push(state, rest, results)
             return
         given = self.host.read_input(lit, state.env)
@@ -387,10 +404,39 @@ class Engine:
         if not functional and self.clauses.is_fact_table(pred):
             self._push(state, rest, self._facts(lit, args, state.env))
             return
+        if state.table.bag and self._expand(state, lit, rest, args):
+            return
         if functional:
             args = self._abstract(state, lit, args)
         values = number_variables(args)
         self._await(state, pred, values, lit.span)
+
+    def _expand(self, state: State, lit: CallLit, rest: tuple[Lit, ...], args: tuple) -> bool:
+        """Resolve a call in place, clause by clause, as Prolog does.
+
+        The answers to collect are counted by their proofs, and a table has each answer
+        only once. A recursion that does not end this way is left to its table.
+        """
+        pred = lit.pred
+        functional = pred in self.clauses.drawn or pred in self.clauses.fluents
+        if functional or state.depth >= MAX_EXPANSION or self.host.has_axes():
+            return False
+        rules = self.clauses.matching(pred, args)
+        if any(isinstance(a, Expr) for a in args) or any(r.evaluate_head for r in rules):
+            return False
+        offset = len(state.env)
+        found = []
+        for rule in rules:
+            env = state.env + [None] * rule.size
+            conditions = [state.condition]
+            head = (shift(h, offset) for h in rule.head)
+            if all(unify(h, a, env, conditions) for h, a in zip(head, args, strict=True)):
+                body = tuple(shift_literal(x, offset) for x in rule.body)
+                condition = and_(*conditions)
+                if condition is not FALSE:
+                    found.append(state.then(body + rest, env, condition, deeper=1))
+        self.tasks.extend(reversed(found))
+        return True
 
     def _unfold_call(
         self, state: State, lit: CallLit, rest: tuple[Lit, ...], value: CondList, i: int
@@ -399,7 +445,7 @@ class Engine:
             env = [replace_list(t, value, items) for t in state.env]
             both = and_(state.condition, holds)
             if both is not FALSE:
-                self.tasks.append(State(state.table, state.rule, (lit, *rest), env, both))
+                self.tasks.append(state.then((lit, *rest), env, both))
 
     def _abstract(self, state: State, lit: CallLit, args: tuple) -> tuple:
         """How a functional predicate is called: values unbound, symbols in keys as axes."""
@@ -455,7 +501,7 @@ class Engine:
                 yield new, and_(*conditions)
 
     def _canonical(self, args: tuple, env: Env) -> tuple:
-        return number_variables(tuple([resolve(a, env) if a != V(-1) else a for a in args]))
+        return number_variables(tuple([resolve(a, env) for a in args]))
 
     def _await(self, state: State, pred: Pred, args: tuple, span: Span | None) -> None:
         """Continue `state` with the answers to a call, now or when its table completes."""
@@ -483,7 +529,7 @@ class Engine:
                 reference = make("atom", data=("not", table.number, len(table.negations)))
                 table.negations.append((reference, state))
                 both = and_(state.condition, not_(reference))
-                self.tasks.append(State(state.table, state.rule, state.body[1:], state.env, both))
+                self.tasks.append(state.then(state.body[1:], state.env, both))
             case CollectLit():
                 self._cyclic(table, lit.span, "the answers to collect depend on the result")
             case DrawLit():
@@ -560,9 +606,7 @@ class Engine:
                         found.append(holds)
                 both = and_(state.condition, not_(or_(*found)))
                 if both is not FALSE:
-                    self.tasks.append(
-                        State(state.table, state.rule, state.body[1:], state.env, both)
-                    )
+                    self.tasks.append(state.then(state.body[1:], state.env, both))
             case CollectLit():
                 rows = [(a.terms, a.condition) for a in answers]
                 self._push(state, state.body[1:], self.host.collect(lit, rows, list(state.env)))
@@ -610,7 +654,7 @@ class Engine:
                 self.equalities.setdefault(extra, lit.span)
         both = and_(state.condition, condition, *conditions)
         if both is not FALSE:
-            self.tasks.append(State(state.table, state.rule, state.body[1:], env, both))
+            self.tasks.append(state.then(state.body[1:], env, both))
 
     def _consume_choice(
         self, state: State, lit: ChoiceLit, answer: Answer, condition: Expr, siblings: list[Answer]
@@ -624,7 +668,7 @@ class Engine:
         chosen = self.host.choose(lit, env, answer, siblings)
         both = and_(state.condition, condition, *conditions, chosen)
         if both is not FALSE:
-            self.tasks.append(State(state.table, state.rule, state.body[1:], env, both))
+            self.tasks.append(state.then(state.body[1:], env, both))
 
     def _consume_draw(self, state: State, lit: DrawLit, answers: list[Answer]) -> None:
         for index, answer in enumerate(answers):
@@ -637,7 +681,7 @@ class Engine:
                 if all(unify(a, t, env, conditions) for a, t in pairs):
                     both = and_(state.condition, answer.condition, extra, *conditions)
                     if both is not FALSE:
-                        self.tasks.append(State(state.table, state.rule, state.body[1:], env, both))
+                        self.tasks.append(state.then(state.body[1:], env, both))
 
     # ------------------------------------------------------------ answers
 
@@ -711,7 +755,7 @@ class Engine:
         if condition is FALSE:
             return
         terms, condition = self._canonical_axes(table, terms, condition)
-        key = key_of(terms)
+        key = (key_of(terms), len(table.answers)) if table.bag else key_of(terms)
         found = table.answers.get(key)
         if found is not None:
             found.derivations.append(condition)

@@ -217,12 +217,7 @@ def _member(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
             for new, extra in _bind(env, (lit.args[0], term)):
                 yield new, and_(condition, extra)
         return
-    seen = set()
     for item in _list(items, lit.span):
-        key = key_of(item) if is_ground(item) else None
-        if key is not None and key in seen:
-            continue
-        seen.add(key)
         yield from _bind(env, (lit.args[0], item))
 
 

@@ -508,6 +508,9 @@ class Grounder:
             )
         raise Split(sites)
 
+    def has_axes(self) -> bool:
+        return self.program.temporal
+
     def vectorises(self, site: str) -> bool:
         """Whether keys found at this place run along an axis. Programs without time are
         grounded atom by atom, as their users expect."""

@@ -21,8 +21,10 @@ from nesymm.exact.circuits.graph import FALSE_NODE, FAN_IN, Graph
 
 _LANES = (2, FAN_IN)
 
-# One more section costs as much as this many padded products.
-_SECTION = 1000
+# What one more section costs, in padded products: a section takes long to compile, once;
+# padding is evaluated again and again, but matters less in a large circuit.
+_SECTION = 2000
+_SECTION_PART = 0.05
 
 
 class Lane(NamedTuple):
@@ -131,6 +133,7 @@ def _spans(counts: np.ndarray) -> list[tuple[int, int]]:
     """Which layers form a section: the least padding, at a price per section."""
     layers = len(counts)
     fans = np.array(_LANES)
+    price = _SECTION + _SECTION_PART * (counts @ fans).sum()
     # best[i]: the cost of the layers before i; the widest so far for every start.
     best = np.zeros(layers + 1)
     cut = np.zeros(layers + 1, np.int64)
@@ -138,7 +141,7 @@ def _spans(counts: np.ndarray) -> list[tuple[int, int]]:
     for end in range(1, layers + 1):
         widest[:end] = np.maximum(widest[:end], counts[end - 1])
         height = end - np.arange(end)
-        cost = best[:end] + _SECTION + height * (widest[:end] @ fans)
+        cost = best[:end] + price + height * (widest[:end] @ fans)
         cut[end] = np.argmin(cost)
         best[end] = cost[cut[end]]
     spans = []

@@ -52,23 +52,27 @@ def downwards(
 ) -> Array:
     """What reaches each product of a layer. `flow` and `values` are those of its sums;
     `uniform` has a number in [0, 1) for each of them, to draw with."""
-    if division == "best":
-        best = terms.argmax(axis=1)[:, None, :]
-        share = best == xp.arange(terms.shape[1], dtype=best.dtype)[None, :, None]
-    else:
-        share = xp.exp(terms - finite(xp, values)[:, None, :])
+    if division == "mean":
+        return flow[:, None, :] * xp.exp(terms - finite(xp, values)[:, None, :])
     if division == "draw":
-        share = _chosen(xp, share, uniform)
-    return flow[:, None, :] * share.astype(flow.dtype)
+        chosen = _draw(xp.exp(terms - finite(xp, values)[:, None, :]), uniform)
+    else:
+        chosen = terms.argmax(axis=1)
+    places = xp.arange(terms.shape[1], dtype=chosen.dtype)
+    return xp.where(chosen[:, None, :] == places[None, :, None], flow[:, None, :], 0)
 
 
-def _chosen(xp: Any, share: Array, uniform: Array) -> Array:
-    """One product of each sum, drawn in proportion to its share."""
-    running = [share[:, 0]]
-    for i in range(1, share.shape[1]):
-        running.append(running[-1] + share[:, i])
-    # Less than the total even after rounding, so that what has no share is never drawn.
+def _draw(shares: Array, uniform: Array) -> Array:
+    """One product of each sum, drawn in proportion to its share.
+
+    The bound is less than the total even after rounding, so that what has no share is
+    never drawn; where nothing is possible, nothing is.
+    """
+    running = [shares[:, 0]]
+    for i in range(1, shares.shape[1]):
+        running.append(running[-1] + shares[:, i])
     bound = uniform * running[-1]
-    below = xp.stack([total <= bound for total in running], axis=1)
-    first = xp.concatenate([xp.ones_like(below[:, :1]), below[:, :-1]], axis=1)
-    return first & ~below
+    chosen = (running[0] <= bound).astype("int32")
+    for total in running[1:]:
+        chosen = chosen + (total <= bound).astype("int32")
+    return chosen
