@@ -407,6 +407,7 @@ class _Temporal(_Writer):
         self.fluents: list[_Fluent] = []
         self.statics: list[str] = []
         self.entities: tuple[str, ...] = ()
+        self.variables = 0
         self.horizon = self.number(1, 3)
 
     # -------------------------------------------------------- pieces
@@ -480,7 +481,8 @@ class _Temporal(_Writer):
             args.append(str(self.number(0, fluent.top)))
             goal = f"{fluent.name}({','.join(args)})@{when}"
             return [*before, f"\\+ {goal}" if negated else goal]
-        variable = f"W{self.number(1, 9)}"
+        self.variables += 1
+        variable = f"W{self.variables}"
         args.append(variable)
         test = self.pick((">", "<", "=:=", ">=", "=\\="))
         goal = f"{fluent.name}({','.join(args)})@{when}"
@@ -496,7 +498,8 @@ class _Temporal(_Writer):
                 if "@0" not in goals[0] and len(goals) == len(others) == 1:
                     goals = [f"({goals[0]} ; {others[0]})"]
             parts += goals
-        if any("@0" in part for part in parts) and not any("(t-" in part for part in parts):
+        certain = [part for part in parts if " ; " not in part]
+        if any("@0" in part for part in parts) and not any("(t-" in part for part in certain):
             # At step 0 itself a fluent must not depend on what is defined later.
             parts.append(f"{self.fluents[0].name}({self.blank()})@(t-1)".replace("()", ""))
         return parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import nesymm
 from nesymm.errors import NesymmError
 from nesymm.exact.circuit import Circuit, TooLarge, compile_formula, safe_log
 from nesymm.exact.formula import AND, ATOM, LITERAL, NOT, OR, TRUE, Formula
@@ -207,7 +209,7 @@ def test_queries_agree_with_enumeration(case: Case, seed: int, zeros: float) -> 
             np.testing.assert_allclose(joint.mass[root, world], joint.mass[root].max())
 
 
-@pytest.mark.parametrize("seed", RICH)
+@pytest.mark.parametrize("seed", RICH[:3])
 def test_jax_agrees_with_numpy_and_enumeration(seed: int) -> None:
     case = random_case(seeded(seed))
     circuit = compile_formula(case.formula, case.roots)
@@ -284,7 +286,7 @@ def test_variables_with_many_values() -> None:
 # ---------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("seed", RICH)
+@pytest.mark.parametrize("seed", RICH[:3])
 def test_gradients_at_zero_and_one(seed: int) -> None:
     case = random_case(seeded(seed))
     circuit = compile_formula(case.formula, case.roots)
@@ -336,15 +338,18 @@ def test_transformations_compose() -> None:
     circuit = compile_formula(case.formula, case.roots)
     with jax.enable_x64(True):
         w = jnp.asarray(logs(np.stack([random_weights(case, s) for s in range(3)])))
-        mapped = jax.vmap(circuit.log_values)(w)
-        np.testing.assert_allclose(mapped, circuit.log_values(w), atol=1e-12)
-        per_row = jax.vmap(jax.grad(lambda row: circuit.log_values(row)[0]))(w)
-        np.testing.assert_allclose(per_row, circuit.marginals(w, 0), atol=1e-12)
+
+        def value(row: jax.Array) -> jax.Array:
+            return circuit.log_values(row)[0]
+
+        found = jax.jit(jax.vmap(jax.value_and_grad(value)))(w)
+        np.testing.assert_allclose(found[0], circuit.log_values(w)[:, 0], atol=1e-12)
+        np.testing.assert_allclose(found[1], circuit.marginals(w, 0), atol=1e-12)
         # Second derivatives are the covariances of literals.
-        second = jax.jacrev(jax.grad(lambda row: circuit.log_values(row)[0]))(w[0])
-        assert jnp.isfinite(second).all()
-        mean = circuit.marginals(w[0], 0)
+        second = jax.jit(jax.jacrev(jax.grad(value)))(w[0])
+        mean = circuit.marginals(np.asarray(w[0]), 0)
         np.testing.assert_allclose(jnp.diag(second), mean - mean**2, atol=1e-9)
+        assert jnp.isfinite(second).all()
 
 
 def test_nothing_possible_gives_no_gradient() -> None:
@@ -360,7 +365,7 @@ def test_nothing_possible_gives_no_gradient() -> None:
 # ---------------------------------------------------------------- samples
 
 
-@pytest.mark.parametrize("seed", RICH[:4])
+@pytest.mark.parametrize("seed", RICH[3:5])
 def test_samples_have_the_posterior_frequencies(seed: int) -> None:
     case = random_case(seeded(seed))
     circuit = compile_formula(case.formula, case.roots)
@@ -559,7 +564,12 @@ def test_circuits_load_and_run_without_pysdd(tmp_path: Path) -> None:
         import jax.numpy as jnp
         assert circuit.log_values(jnp.asarray(w)).shape == (len(circuit.roots),)
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, check=True)
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(nesymm.__file__).parent.parent)},
+        check=True,
+    )
     with np.load(tmp_path / "found.npz") as found:
         np.testing.assert_array_equal(found["values"], circuit.log_values(w))
         np.testing.assert_array_equal(found["marginals"], circuit.marginals(w, 0))

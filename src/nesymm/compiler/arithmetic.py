@@ -27,6 +27,13 @@ class NotANumber(Exception):
         self.operand = operand
 
 
+def _power(x: Any, y: Any) -> Any:
+    """x ** y, unless the result would be a number of a million digits."""
+    if isinstance(x, int) and isinstance(y, int) and x.bit_length() * y > 100_000:
+        raise OverflowError("the number is too large")
+    return x**y
+
+
 # As ProbLog computes: `/` gives a real number, `//` and `mod` round down, `round` rounds
 # halves to even.
 _UNARY: dict[str, Callable[[Any], Any]] = {
@@ -56,7 +63,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mod": lambda x, y: x % y,
     "min": min,
     "max": max,
-    "pow": lambda x, y: x**y,
+    "pow": _power,
 }
 UNARY, BINARY = frozenset(_UNARY), frozenset(_BINARY)
 _WHOLE = {"floor", "ceiling", "round", "truncate"}

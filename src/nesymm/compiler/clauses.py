@@ -197,6 +197,16 @@ class Clauses:
                 best = found
         return rules if best is None else [rules[j] for j in best]
 
+    def numbers(self) -> set[Any]:
+        """All numbers that stand in heads, as they are."""
+        return {
+            a
+            for rules in self.resolvents.values()
+            for r in rules
+            for a in r.head
+            if type(a) in (int, float)
+        }
+
     def is_fact_table(self, pred: Pred) -> bool:
         """Whether the predicate consists of ground facts only."""
         if pred not in self._facts:

@@ -186,7 +186,7 @@ def _readable(
     negated = False
     for before, after in pairwise(path):
         negated = negated or needs[before][after]
-        if not names[after].startswith("$"):
+        if not names[after].lstrip("'").startswith("$"):
             out.append(("not " if negated else "") + names[after])
             negated = False
     return out

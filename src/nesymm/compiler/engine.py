@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from nesymm.compiler.algebra import and_, axis_value, const, eq, not_, or_
+from nesymm.compiler.algebra import and_, axis_value, conjuncts, const, eq, not_, or_
 from nesymm.compiler.axes import any_, substitute
 from nesymm.compiler.clauses import (
     BuiltinLit,
@@ -47,6 +47,7 @@ from nesymm.compiler.runtime import (
     key_of,
     map_symbols,
     number_variables,
+    parts,
     replace_list,
     resolve,
     shift,
@@ -61,6 +62,9 @@ from nesymm.language.program import Pred
 MAX_TABLES = 400_000
 MAX_ANSWERS = 400_000
 MAX_SYMBOLIC_DEPTH = 64
+MAX_OPEN = 50_000
+MAX_GROWTH = 1_500
+MAX_NUMBERS = 2**15
 MAX_EXPANSION = 400
 
 
@@ -124,6 +128,8 @@ class Table:
         "consumers",
         "final",
         "given",
+        "growth",
+        "largest",
         "low",
         "negations",
         "number",
@@ -151,6 +157,8 @@ class Table:
         self.negations: list[tuple[Expr, State]] = []
         self.given = frozenset(axes_of(args))
         self.symbolic_depth = 0
+        self.largest = 0
+        self.growth = 0
 
     def name(self) -> str:
         return atom_text(self.pred.name, self.args)
@@ -205,13 +213,16 @@ class Engine:
     def _run(self) -> None:
         while self.tasks:
             task = self.tasks.pop()
-            if type(task) is State:
-                self._step(task)
-            elif type(task) is Table:
-                self._try_complete(task)
-            else:
-                consumer, answer = task
-                self._feed_raw(consumer, answer)
+            try:
+                if type(task) is State:
+                    self._step(task)
+                elif type(task) is Table:
+                    self._try_complete(task)
+                else:
+                    consumer, answer = task
+                    self._feed_raw(consumer, answer)
+            except RecursionError:
+                self._too_deep(task)
 
     # ------------------------------------------------------------ tables
 
@@ -225,7 +236,16 @@ class Engine:
             table.symbolic_depth = depth
         elif caller is not None:
             table.symbolic_depth = caller.table.symbolic_depth
-        if self.created > MAX_TABLES or table.symbolic_depth > MAX_SYMBOLIC_DEPTH:
+        size = sum(_size(a) for a in args)
+        table.largest = size if caller is None else max(size, caller.table.largest)
+        if caller is not None:
+            table.growth = caller.table.growth + (size > caller.table.largest)
+        if (
+            self.created > MAX_TABLES
+            or len(self.open) > MAX_OPEN
+            or table.growth > MAX_GROWTH
+            or table.symbolic_depth > MAX_SYMBOLIC_DEPTH
+        ):
             self._unbounded(table)
         self.tables[pred, key_of(args)] = table
         self.open.append(table)
@@ -245,7 +265,20 @@ class Engine:
                     self.tasks.append(State(table, rule, rule.body, env, condition))
         return table
 
-    def _unbounded(self, table: Table) -> None:
+    def _too_deep(self, task: Any) -> None:
+        state = task[0] if type(task) is tuple else task
+        table = state if type(state) is Table else state.table
+        raise ProgramError(
+            Diagnostic(
+                "E305",
+                f"the terms of {table.pred} are nested without end",
+                table.span,
+                "use a list or a number instead of a term inside a term inside a term",
+            )
+        ) from None
+
+    def _unbounded(self, table: Table, terms: tuple | None = None) -> None:
+        reached = table.name() if terms is None else atom_text(table.pred.name, terms)
         symbolic = any(isinstance(a, Expr) for a in table.args)
         raise ProgramError(
             Diagnostic(
@@ -255,7 +288,7 @@ class Engine:
                 table.span,
                 "give the argument that changes a bound that the clauses test, "
                 "or declare it with `:- domain(…)`",
-                notes=(f"reached {table.name()[:80]}",),
+                notes=(f"reached {reached[:80]}",),
             )
         )
 
@@ -284,7 +317,7 @@ class Engine:
                     )
                 )
             case BuiltinLit():
-                self._push(state, rest, self._builtin(state, lit))
+                self._push(state, rest, self._builtin(state, lit), lit.span)
             case DisjLit(bodies):
                 for alternative in reversed(bodies):
                     self.tasks.append(
@@ -331,19 +364,29 @@ class Engine:
         if pred not in self.clauses.resolvents or self.clauses.resolvents[pred][0].timed:
             raise ProgramError(
                 Diagnostic(
-                    "E101", f"{pred} cannot be called: nothing without a time defines it", lit.span
+                    "E101",
+                    f"{pred} cannot be called: nothing without a time defines it",
+                    lit.span,
+                    "call a predicate that has no time, or write the literal itself",
                 )
             )
         return CallLit(pred, args, 0, lit.span, lit.site)
 
     def _push(
-        self, state: State, rest: tuple[Lit, ...], results: Iterable[tuple[Env, Expr]]
+        self,
+        state: State,
+        rest: tuple[Lit, ...],
+        results: Iterable[tuple[Env, Expr]],
+        span: Span | None = None,
     ) -> None:
-        found = [
-            state.then(rest, env, both)
-            for env, condition in results
-            if (both := and_(state.condition, condition)) is not FALSE
-        ]
+        found = []
+        for env, condition in results:
+            for part in conjuncts(condition):
+                if part.op == "eq":
+                    self.equalities.setdefault(part, span)
+            both = and_(state.condition, condition)
+            if both is not FALSE:
+                found.append(state.then(rest, env, both))
         self.tasks.extend(reversed(found))
 
     def _builtin(self, state: State, lit: BuiltinLit) -> Iterator[tuple[Env, Expr]]:
@@ -388,11 +431,11 @@ class Engine:
                 at_start = and_(state.condition, eq(make("time", type_=Int(0)), const(0)))
                 if at_start is not FALSE:
                     self.tasks.append(state.then((now, *rest), list(state.env), at_start))
-            self._push(state, rest, results)
+            self._push(state, rest, results, lit.span)
             return
         given = self.host.read_input(lit, state.env)
         if given is not None:
-            self._push(state, rest, given)
+            self._push(state, rest, given, lit.span)
             return
         args = tuple([resolve(a, state.env) for a in lit.args])
         for i, a in enumerate(args):
@@ -402,7 +445,7 @@ class Engine:
         pred = lit.pred
         functional = pred in self.clauses.random or pred in self.clauses.fluents
         if not functional and self.clauses.is_fact_table(pred):
-            self._push(state, rest, self._facts(lit, args, state.env))
+            self._push(state, rest, self._facts(lit, args, state.env), lit.span)
             return
         if state.table.bag and self._expand(state, lit, rest, args):
             return
@@ -415,12 +458,22 @@ class Engine:
         """Resolve a call in place, clause by clause, as Prolog does.
 
         The answers to collect are counted by their proofs, and a table has each answer
-        only once. A recursion that does not end this way is left to its table.
+        only once.
         """
         pred = lit.pred
         functional = pred in self.clauses.drawn or pred in self.clauses.fluents
-        if functional or state.depth >= MAX_EXPANSION or self.host.has_axes():
+        if functional or self.host.has_axes():
             return False
+        if state.depth >= MAX_EXPANSION:
+            raise ProgramError(
+                Diagnostic(
+                    "E305",
+                    f"the answers to collect have no end: the recursion of {pred} proves them "
+                    "over and over",
+                    lit.span,
+                    "collect from a predicate whose proofs are finitely many",
+                )
+            )
         rules = self.clauses.matching(pred, args)
         if any(isinstance(a, Expr) for a in args) or any(r.evaluate_head for r in rules):
             return False
@@ -560,7 +613,7 @@ class Engine:
         )
 
     def _visible_cycle(self, table: Table) -> list[str]:
-        start = self.open.index(table)
+        start = next(i for i, t in enumerate(self.open) if t.number >= table.low)
         names = [t.name() for t in self.open[start:] if not t.pred.name.startswith("$")]
         return (names or ["itself"])[:8]
 
@@ -762,10 +815,26 @@ class Engine:
             return
         answer = Answer(terms, condition, span)
         table.answers[key] = answer
+        if table.recursive:
+            self._check_growth(table, terms)
         if len(table.answers) > MAX_ANSWERS:
             self._unbounded(table)
         for state in table.consumers:
             self.tasks.append((state, answer))
+
+    def _check_growth(self, table: Table, terms: tuple) -> None:
+        """A cycle that makes ever larger terms, or ever more numbers, will not end."""
+        size = sum(_size(t) for t in terms)
+        if size > table.largest:
+            table.largest = size
+            table.growth += 1
+        count = len(table.answers)
+        endless = table.growth > MAX_GROWTH
+        if not endless and count >= MAX_NUMBERS and count & (count - 1) == 0:
+            made = {t for a in table.answers.values() for t in a.terms if type(t) in (int, float)}
+            endless = len(made - self.clauses.numbers()) >= MAX_NUMBERS // 2
+        if endless:
+            self._unbounded(table, terms)
 
     def _canonical_axes(self, table: Table, terms: tuple, condition: Expr) -> tuple[tuple, Expr]:
         """Name the axes of an answer by argument, so that answers can be compared."""
@@ -820,6 +889,11 @@ class Engine:
                 row.derivations = []
             table.final = merge(self.clauses, self.host, table, rows)
             table.answers = {}
+
+
+def _size(term: Any) -> int:
+    """The number of leaves of a list or compound; 0 for anything else."""
+    return sum(1 for _ in atoms_of(term)) if parts(term) else 0
 
 
 def _computes(term: Any) -> bool:

@@ -80,7 +80,7 @@ def _share_elements(step: StepProgram, variables: Variables) -> StepProgram:
                         "E318",
                         f"the random choice {name} is used both by itself and along an axis, and "
                         "several derivations lead to it",
-                        None,
+                        variables.host.program.clauses[variables.owner[name].clause].span,
                         "give each derivation a clause of its own",
                     )
                 if found is not None:

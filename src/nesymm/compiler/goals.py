@@ -31,6 +31,8 @@ from nesymm.errors import Span
 if TYPE_CHECKING:
     from nesymm.compiler.ground import Grounder
 
+MAX_RANGE = 1_000_000
+
 Results = Iterable[tuple[Env, Expr]]
 
 
@@ -135,11 +137,22 @@ def _between(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     else:
         high = host.evaluator.number(high_term, lit.span, lit.timed)
     item = resolve(lit.args[2], env)
+    if type(item) is float:
+        return
     if type(item) is not V:
         x = as_expr(host.evaluator.number(item, lit.span, lit.timed))
         upper = TRUE if high is INF else le(x, as_expr(high))
         yield from _if(env, and_(le(as_expr(low), x), upper))
         return
+    for bound in (low, high):
+        whole = isinstance(bound.type, Int) if isinstance(bound, Expr) else type(bound) is int
+        if not whole and bound is not INF:
+            fail(
+                "E308",
+                "between/3 counts whole numbers, and its bounds are not",
+                lit.span,
+                "round them first: `L is ceiling(X), H is floor(Y), between(L, H, N)`",
+            )
     lo, hi = _bounds(low)[0], (INF if high is INF else _bounds(high)[1])
     if lo == -INF or hi == INF:
         fail(
@@ -150,6 +163,13 @@ def _between(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         )
     if hi < lo:
         return
+    if hi - lo > MAX_RANGE:
+        fail(
+            "E305",
+            f"between/3 would count over {hi - lo + 1:.0f} numbers here",
+            lit.span,
+            f"count over at most {MAX_RANGE}, or compare: `X >= {lo:.0f}, X =< {hi:.0f}`",
+        )
     symbolic = isinstance(low, Expr) or isinstance(high, Expr)
     if host.vectorises(lit.site) and not symbolic:
         name = host.variable_name(lit)
@@ -207,7 +227,7 @@ def _list(term: Any, span: Span | None, unfold: bool = True) -> tuple:
         raise NeedsUnfolding(term)
     if type(term) is V or type(term) is Cons:
         fail("E302", "this list is not known yet", span, "bind it by a literal to the left")
-    fail("E308", "a list is needed here", span)
+    fail("E308", "a list is needed here", span, "write it in square brackets: `[a, b]`")
 
 
 def _member(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
@@ -268,10 +288,15 @@ def _summary(kind: str) -> Callable[[Grounder, BuiltinLit, Env], Results]:
     return goal
 
 
-def _order(term: Any) -> tuple:
+def _order(term: Any, span: Span | None) -> tuple:
     """Prolog's standard order of terms."""
     if isinstance(term, Expr):
-        fail("E308", "values that are only known at run time cannot be sorted", None)
+        fail(
+            "E308",
+            "values that are only known at run time cannot be sorted",
+            span,
+            "take their minimum or maximum: `min_list(L, M)`",
+        )
     if type(term) in (int, float):
         return (1, term, type(term) is int)
     if type(term) is Text:
@@ -279,12 +304,13 @@ def _order(term: Any) -> tuple:
     if type(term) is str:
         return (3, term)
     if type(term) is tuple:
-        return (4, len(term), tuple(_order(t) for t in term))
-    return (5, len(term.args), term.functor, tuple(_order(t) for t in term.args))
+        return (4, len(term), tuple(_order(t, span) for t in term))
+    return (5, len(term.args), term.functor, tuple(_order(t, span) for t in term.args))
 
 
 def _sort(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
-    items = sorted(_list(resolve(lit.args[0], env), lit.span), key=_order)
+    items = _list(resolve(lit.args[0], env), lit.span)
+    items = sorted(items, key=lambda term: _order(term, lit.span))
     if lit.name == "sort":
         items = list({key_of(i): i for i in items}.values())
     return _bind(env, (lit.args[1], tuple(items)))

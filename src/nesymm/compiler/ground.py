@@ -45,6 +45,7 @@ from nesymm.compiler.runtime import (
     map_symbols,
     number_variables,
     show,
+    symbols,
     unify,
 )
 from nesymm.compiler.step import (
@@ -52,6 +53,7 @@ from nesymm.compiler.step import (
     Flag,
     InputDecl,
     ObservationDecl,
+    Param,
     QueryDecl,
     Slot,
     StepProgram,
@@ -59,7 +61,7 @@ from nesymm.compiler.step import (
 from nesymm.compiler.types import BOOL, Enum, Int, Real, Type
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span
-from nesymm.language.program import At, CheckedProgram, Guide, Observation, Pred, Query
+from nesymm.language.program import At, CheckedProgram, Draw, Guide, Observation, Pred, Query
 from nesymm.language.terms import ListTerm, Num, Struct, Term, subterms
 from nesymm.language.values import value_positions
 
@@ -285,12 +287,13 @@ class Grounder:
             blocks = self.blocks.get(pred, ())
             if not blocks:
                 lag = max(lags)
+                atom = pred.name + ("(…)" if pred.arity else "")
                 fail(
                     "E206",
                     f"nothing ever starts {pred}: it is read at an earlier step, but no "
                     "clause gives it a first value",
                     self.lag_spans.get((pred, lag)),
-                    f"add a clause for step 0, for example `{pred.name}(…)@0.`",
+                    f"add a clause for step 0, for example `{atom}@0.`",
                 )
             for block in blocks:
                 slots += self._block_slots(pred, block, lags, flags)
@@ -399,7 +402,7 @@ class Grounder:
         for answer in answers:
             terms = answer.terms
             axes = tuple(sorted(axes_of(terms), key=lambda a: a.name))
-            values = tuple(t for t in terms if isinstance(t, Expr))
+            values = tuple(symbols(terms))
             args = ["_" if has_symbol(t) else show(t) for t in terms]
             label = f"{pred.name}({','.join(args)})"
             name = (pred.name if not terms or (hidden and len(terms) == 1) else label) + suffix
@@ -439,13 +442,48 @@ class Grounder:
             for answer in answers:
                 keys, raw = answer.terms[:arity], answer.terms[arity:]
                 params, neural = self.variables.parameters(family, raw, guide.span, timed)
-                for name, owner in self.variables.owner.items():
-                    fixed = tuple(c for c in owner.concrete if c is not None)
-                    if owner.pred == guide.target.pred and key_of(fixed) == key_of(keys):
-                        self._check_guide(guide, family, params, name)
-                        self.variables.declared[name] = replace(
-                            self.variables.declared[name], guide=(family.name, params, neural)
-                        )
+                self._attach(guide, family, keys, params, neural)
+
+    def _attach(
+        self, guide: Guide, family: Family, keys: tuple, params: tuple[Param, ...], neural: bool
+    ) -> None:
+        """Give a guide to the variables with its keys; keys along an axis guide an array."""
+        targets = [(n, o) for n, o in self.variables.owner.items() if o.pred == guide.target.pred]
+        fits = not targets
+        for name, owner in targets:
+            variable = self.variables.declared[name]
+            mapping = _same_keys(owner.concrete, keys, variable.axes)
+            if mapping is None:
+                continue
+            fits = True
+            if not self._serves(guide, owner.clause):
+                continue
+            moved = tuple(
+                tuple(substitute(e, mapping) for e in p)
+                if isinstance(p, tuple)
+                else substitute(p, mapping)
+                for p in params
+            )
+            self._check_guide(guide, family, moved, name)
+            guided = replace(variable, guide=(family.name, moved, neural))
+            self.variables.declared[name] = guided
+        if not fits:
+            fail(
+                "E103",
+                f"this guide fits no variable of {guide.target.pred}: its keys are different",
+                guide.span,
+                "bind its keys in the body in the same way as in the clause that draws",
+            )
+
+    def _serves(self, guide: Guide, number: int) -> bool:
+        """A guide for every step serves a clause for one step, unless that has its own."""
+        clause = self.program.clauses[number]
+        own = clause.head.time if isinstance(clause, Draw) else None
+        if guide.target.time == own or isinstance(guide.target.time, At):
+            return guide.target.time == own
+        return not any(
+            g.target.pred == guide.target.pred and g.target.time == own for g in self.program.guides
+        )
 
     def _check_guide(self, guide: Guide, family: Family, params: tuple, name: str) -> None:
         """A guide must propose what its target draws."""
@@ -531,9 +569,12 @@ class Grounder:
         return f"K{position + 1}"
 
     def conflict(self, pred: Pred, condition: Expr) -> None:
+        self.must_not(f"two clauses give {pred} different values", condition)
+
+    def must_not(self, message: str, condition: Expr) -> None:
         for axis in sorted(condition.axes, key=lambda a: a.name):
             condition = any_(axis, condition)
-        flag = Flag(f"two clauses give {pred} different values", condition)
+        flag = Flag(message, condition)
         if condition is not FALSE and flag not in self.flags:
             self.flags.append(flag)
 
@@ -612,6 +653,21 @@ class Grounder:
             for p, given in self.program.inputs.items()
         ]
         return (*out, *self.evaluator.tensors.values())
+
+
+def _same_keys(concrete: tuple, keys: tuple, axes: tuple[Axis, ...]) -> dict[Axis, Expr] | None:
+    """How the axes of a guide's keys are named in the variable; None if keys differ."""
+    if len(concrete) != len(keys):
+        return None
+    own = iter(axes)
+    mapping: dict[Axis, Expr] = {}
+    for wanted, key in zip(concrete, keys, strict=True):
+        along = isinstance(key, Expr) and key.op == "axis"
+        if (wanted is None) != along or (wanted is not None and key_of(wanted) != key_of(key)):
+            return None
+        if along:
+            mapping[key.data] = axis_value(next(own))
+    return mapping
 
 
 def latch(

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.algebra import and_, axis_value, const, eq, exclusive, is_const
+from nesymm.compiler.algebra import (
+    and_,
+    axis_value,
+    const,
+    eq,
+    exclusive,
+    is_const,
+    le,
+    not_,
+)
 from nesymm.compiler.axes import case, lookup, substitute
 from nesymm.compiler.clauses import ChoiceLit, DrawLit
 from nesymm.compiler.evaluate import fail
@@ -202,7 +211,9 @@ class Variables:
         params: list[Expr] = []
         for (term, head), compiled in zip(lit.clause.options, lit.probabilities, strict=True):
             value = resolve(compiled, env)
-            params.append(self._probability(evaluator, value, term.span or head.span, many))
+            params.append(
+                self._probability(evaluator, value, term.span or head.span, many, answer.condition)
+            )
         total = sum(p.data for p in params if is_const(p))
         if total > 1 + 1e-9:
             fail(
@@ -245,7 +256,9 @@ class Variables:
         rv = make("rv", keys, name, type_)
         return rv if not many else eq(rv, const(lit.option))
 
-    def _probability(self, evaluator: Evaluator, term: Any, span: Span | None, many: bool) -> Expr:
+    def _probability(
+        self, evaluator: Evaluator, term: Any, span: Span | None, many: bool, condition: Expr
+    ) -> Expr:
         if not is_ground(term) and not (type(term) is Compound and term.functor == "$param"):
             fail(
                 "E303",
@@ -274,6 +287,11 @@ class Variables:
                 f"a probability lies between 0 and 1, this one is {value.data:g}",
                 span,
                 "write it as a fraction: 30 % is `0.3`",
+            )
+        if isinstance(value.type, Int | Real) and not (0 <= value.type.lo <= value.type.hi <= 1):
+            inside = and_(le(const(0), value), le(value, const(1)))
+            self.host.must_not(
+                "a probability is not between 0 and 1", and_(condition, not_(inside))
             )
         return value
 
@@ -342,8 +360,15 @@ class Variables:
         for term, constraint in zip(raw, family.constraints, strict=True):
             evaluator.constraint = constraint if constraint != "fixed" else "real"
             try:
-                if constraint == "fixed" and type(term) is tuple:
+                if constraint == "fixed" and (type(term) is tuple or family.name == "categorical"):
                     out.append(self._fixed(term, span))
+                elif constraint == "simplex" and type(term) is not tuple:
+                    fail(
+                        "E110",
+                        "the probabilities of a categorical are a list",
+                        span,
+                        f"for example `{family.example}`",
+                    )
                 elif type(term) is tuple:
                     out.append(tuple(as_expr(evaluator.number(t, span, timed)) for t in term))
                 elif type(term) is Compound and term.functor in evaluator.networks:
@@ -374,7 +399,12 @@ class Variables:
         if type(term) is not tuple or not term:
             fail("E308", "a list of values is needed here", span, "for example `[up, down]`")
         if has_symbol(term):
-            fail("E308", "the values to choose from must be known when compiling", span)
+            fail(
+                "E308",
+                "the values to choose from must be known when compiling",
+                span,
+                "draw a position and compute the value from it in a rule",
+            )
         return tuple(const(t) for t in term)
 
     def _check_outputs(
@@ -414,7 +444,7 @@ class Variables:
                 numbers = [p.data for p in param if is_const(p)]
                 if constraint == "simplex" and len(numbers) == len(param):
                     if any(x < 0 for x in numbers):
-                        fail("E111", "a probability is negative", span)
+                        fail("E111", "a probability is negative", span, "write numbers from 0 to 1")
                     if abs(sum(numbers) - 1) > 1e-6:
                         fail(
                             "E112",
@@ -434,7 +464,12 @@ class Variables:
                     "write it as a fraction: 30 % is `0.3`",
                 )
             if constraint == "positive" and value <= 0:
-                fail("E111", f"the {name} of {family.name} must be positive, it is {value:g}", span)
+                fail(
+                    "E111",
+                    f"the {name} of {family.name} must be positive, it is {value:g}",
+                    span,
+                    f"for example `{family.example}`",
+                )
         if family.name == "categorical":
             ps, values = params
             if isinstance(ps, tuple) and isinstance(values, tuple) and len(ps) != len(values):
@@ -452,11 +487,24 @@ class Variables:
                 and is_const(low)
                 and (is_const(high) and low.data > high.data)
             ):
-                fail("E110", f"{family.name} from {low.data:g} to {high.data:g} is empty", span)
+                fail(
+                    "E110",
+                    f"{family.name} from {low.data:g} to {high.data:g} is empty",
+                    span,
+                    "write the smaller bound first",
+                )
 
     def support(
         self, family: Family, params: tuple[Param, ...], span: Span | None
     ) -> tuple[Type, tuple | None]:
+        if family.value is not None and any(isinstance(p, tuple) for p in params):
+            fail(
+                "E110",
+                f"{family.name} takes numbers, and a parameter is a list",
+                span,
+                "for a vector use multivariate_normal, or pass the network itself: "
+                "`normal(net(X), 0.1)`",
+            )
         match family.name:
             case "bernoulli":
                 return Int(0, 1), (0, 1)
@@ -464,16 +512,27 @@ class Variables:
                 assert isinstance(params[1], tuple)
                 values = tuple(v.data for v in params[1])
                 if len({key_of(v) for v in values}) != len(values):
-                    fail("E110", "a value stands twice in this categorical", span)
+                    fail(
+                        "E110",
+                        "a value stands twice in this categorical",
+                        span,
+                        "write it once, with the sum of the probabilities",
+                    )
                 return self._value_type(values), values
             case "uniform_int" | "binomial":
                 bounds = [p.type for p in params if isinstance(p, Expr)]
+                whole = bounds[: 2 - (family.name == "binomial")]
+                if not whole or not all(isinstance(b, Int) for b in whole):
+                    fail(
+                        "E308",
+                        f"the bounds of {family.name} are whole numbers",
+                        span,
+                        f"for example `{family.example}`",
+                    )
                 if family.name == "binomial":
                     low, high = 0.0, bounds[0].hi  # type: ignore[union-attr]
                 else:
                     low, high = bounds[0].lo, bounds[1].hi  # type: ignore[union-attr]
-                if not all(isinstance(b, Int) for b in bounds[: 2 - (family.name == "binomial")]):
-                    fail("E308", f"the bounds of {family.name} are whole numbers", span)
                 if high - low > 10**7:
                     fail(
                         "E306",
@@ -526,14 +585,24 @@ class Variables:
     ) -> Iterator[tuple[tuple, Expr]]:
         if isinstance(rv.type, Tensor) and family.name == "multivariate_normal" and drawn > 1:
             if rv.type.shape not in (None, (drawn,)):
-                fail("E110", f"the mean has {rv.type.shape} entries, the head draws {drawn}", span)
+                fail(
+                    "E110",
+                    f"the mean has {rv.type.shape} entries, the head draws {drawn}",
+                    span,
+                    "draw as many arguments as the mean has entries, or one for the vector",
+                )
             yield tuple(make("item", (rv,), i, Real()) for i in range(drawn)), TRUE
             return
         if drawn == 1 and (support is None or family.name != "categorical"):
             yield (rv,), TRUE
             return
         if support is None:
-            fail("E110", f"{family.name} draws one value, the head has {drawn}", span)
+            fail(
+                "E110",
+                f"{family.name} draws one value, the head has {drawn}",
+                span,
+                "bind the other variables of the head in the body",
+            )
         if drawn > 1:
             if any(type(v) is not tuple or len(v) != drawn for v in support):
                 fail(
@@ -549,7 +618,7 @@ class Variables:
         elif (
             isinstance(rv.type, Int)
             and rv.type == Int(0, len(support) - 1)
-            and (support != tuple(range(len(support))))
+            and not all(type(v) is int for v in support)
         ):
             # Outcomes of no common type: the variable is the position of the outcome.
             for i, value in enumerate(support):
@@ -557,6 +626,10 @@ class Variables:
             return
         else:
             yield (rv,), TRUE
+            return
+        if any(_common([const(v).type for v in column]) is None for column in columns):
+            for i, value in enumerate(support):
+                yield (value if drawn > 1 else (value,)), eq(rv, const(i))
             return
         domain = Int(0, len(support) - 1)
         out = []
@@ -588,6 +661,13 @@ def _clause_names(clauses: Iterable[Clause]) -> dict[int, str]:
         count[base] += 1
         names[number] = base if count[base] == 1 else f"{base}:{count[base]}"
     return names
+
+
+def _common(types: list[Type]) -> Type | None:
+    joined: Type | None = types[0]
+    for other in types[1:]:
+        joined = join(joined, other) if joined is not None else None
+    return joined
 
 
 def _same(a: Identity, b: Identity) -> bool:

@@ -30,6 +30,7 @@ from nesymm.compiler.runtime import (
     atoms_of,
     axes_of,
     has_symbol,
+    is_ground,
     key_of,
     map_symbols,
     resolve,
@@ -110,7 +111,7 @@ def read(host: Grounder, lit: CallLit, env: Env) -> Iterator[tuple[Env, Expr]]:
     pred = lit.pred
     keys = key_positions(host, pred)
     asked = tuple(resolve(lit.args[i], env) for i in keys)
-    pattern = tuple(None if type(a) is V or has_symbol(a) else a for a in asked)
+    pattern = tuple(None if not is_ground(a) or has_symbol(a) else a for a in asked)
     host.demand(pred, lit.lag, pattern, lit.span)
     for block in host.blocks.get(pred, ()):
         name = slot_name(pred, block.keys, lit.lag)

@@ -22,7 +22,9 @@ def summarise(
         return _add([_along("sum", const(1), c, _axes(t, c)) for t, c in items]), TRUE
     for term, _ in items:
         if not isinstance(as_expr(term).type, Int | Real):
-            raise ProgramError(Diagnostic("E308", f"{kind} needs numbers", span))
+            raise ProgramError(
+                Diagnostic("E308", f"{kind} needs numbers", span, "collect numbers only")
+            )
     values = [(as_expr(t), c) for t, c in items]
     if kind == "sum":
         return _add([_along("sum", t, c, _axes(t, c)) for t, c in values]), TRUE
