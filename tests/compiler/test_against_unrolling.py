@@ -457,6 +457,22 @@ VALUES: Chosen = {
         1,
         {},
     ),
+    "causes that coincide, each on its condition": (
+        """
+        a(X)@t ~ uniform_int(0,1).
+        b(X)@t ~ uniform_int(0,1).
+        0.5::g1@t. 0.5::g2@t.
+        q(X)@t :- a(X)@t, g1@t.
+        q(X)@t :- b(X)@t, g2@t.
+        0.5::r@t :- q(X)@t.
+        0.3::s(X)@t; 0.4::w(X)@t :- q(X)@t.
+        P::v@t :- q(X)@t, P is (X + 1) / 4.
+        u@t :- r@t, \\+ g1@t.
+        query(r@T). query(s(_)@T). query(w(_)@T). query(u@T). query(v@T).
+        """,
+        0,
+        {},
+    ),
     "a cause per occupied place": (
         _TWO
         + """

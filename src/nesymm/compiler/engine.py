@@ -44,6 +44,7 @@ from nesymm.compiler.runtime import (
     atoms_of,
     axes_of,
     count_variables,
+    inside,
     key_of,
     map_symbols,
     number_variables,
@@ -327,21 +328,24 @@ class Engine:
                             state.condition,
                         )
                     )
-            case NegLit(pred=pred):
+            case NegLit():
                 values = self._negated_args(state, lit)
-                self._await(state, pred, values, lit.span)
+                self._await_all(state, lit, values)
             case CollectLit():
                 outer = self._canonical((*lit.outer, *lit.groups), state.env)
                 free = count_variables(outer)
                 others = range(lit.pred.arity - len(outer))
-                values = (*outer, *(V(free + i) for i in others))
-                self._await(state, lit.pred, values, lit.span)
-            case DrawLit(keys=keys, params=params, pred=pred):
-                values = self._canonical((*keys, *params), state.env)
-                self._await(state, pred, values, lit.span)
-            case ChoiceLit(pred=pred, variables=variables):
-                values = self._canonical(variables, state.env)
-                self._await(state, pred, values, lit.span)
+                self._await_all(state, lit, (*outer, *(V(free + i) for i in others)))
+            case DrawLit(keys=keys, params=params):
+                self._await_all(state, lit, self._canonical((*keys, *params), state.env))
+            case ChoiceLit(variables=variables):
+                self._await_all(state, lit, self._canonical(variables, state.env))
+
+    def _await_all(
+        self, state: State, lit: NegLit | CollectLit | DrawLit | ChoiceLit, args: tuple
+    ) -> None:
+        if not self._unfolds(state, args, lit.span):
+            self._await(state, lit.pred, args, lit.span)
 
     def _goal(self, state: State, lit: BuiltinLit) -> Lit:
         """`call(Goal, Extra…)`: the literal that the goal turns out to be."""
@@ -438,10 +442,8 @@ class Engine:
             self._push(state, rest, given, lit.span)
             return
         args = tuple([resolve(a, state.env) for a in lit.args])
-        for i, a in enumerate(args):
-            if type(a) is CondList:
-                self._unfold_call(state, lit, rest, a, i)
-                return
+        if self._unfolds(state, args, lit.span):
+            return
         pred = lit.pred
         functional = pred in self.clauses.random or pred in self.clauses.fluents
         if not functional and self.clauses.is_fact_table(pred):
@@ -491,14 +493,18 @@ class Engine:
         self.tasks.extend(reversed(found))
         return True
 
-    def _unfold_call(
-        self, state: State, lit: CallLit, rest: tuple[Lit, ...], value: CondList, i: int
-    ) -> None:
-        for items, holds in self._unfold(value, lit.span):
+    def _unfolds(self, state: State, args: tuple, span: Span | None) -> bool:
+        """Whether a call has a list with uncertain items; it is then made for each list
+        that it can be."""
+        value = next((x for a in args for x in inside(a) if type(x) is CondList), None)
+        if value is None:
+            return False
+        for items, holds in self._unfold(value, span):
             env = [replace_list(t, value, items) for t in state.env]
             both = and_(state.condition, holds)
             if both is not FALSE:
-                self.tasks.append(state.then((lit, *rest), env, both))
+                self.tasks.append(state.then(state.body, env, both))
+        return True
 
     def _abstract(self, state: State, lit: CallLit, args: tuple) -> tuple:
         """How a functional predicate is called: values unbound, symbols in keys as axes."""
@@ -768,13 +774,18 @@ class Engine:
 
     def _unfold_all(self, terms: tuple, span: Span | None) -> list[tuple[tuple, Expr]]:
         """Answers hold plain lists: conditional ones are unfolded when they leave a clause."""
-        found: list[tuple[tuple, Expr]] = [(terms, TRUE)]
-        for value in [t for t in terms if type(t) is CondList]:
-            found = [
-                (tuple(items if t is value else t for t in row), and_(holds, extra))
-                for row, holds in found
-                for items, extra in self._unfold(value, span)
-            ]
+        found: list[tuple[tuple, Expr]] = []
+        pending = [(terms, TRUE)]
+        while pending:
+            row, holds = pending.pop()
+            value = next((x for t in row for x in inside(t) if type(x) is CondList), None)
+            if value is None:
+                found.append((row, holds))
+                continue
+            for items, extra in self._unfold(value, span):
+                both = and_(holds, extra)
+                if both is not FALSE:
+                    pending.append((tuple(replace_list(t, value, items) for t in row), both))
         return found
 
     def _unfold(self, value: CondList, span: Span | None) -> list[tuple[tuple, Expr]]:

@@ -190,7 +190,9 @@ class Variables:
             )
         same = [s for s in siblings if _same(identify(s.terms, lit.names), identity)] or [answer]
         derivation = next((i for i, s in enumerate(same) if s is answer), 0)
-        chosen = self._choice_variable(lit, env, identity, derivation, answer)
+        # While a cycle is open, what it depends on has no meaning yet; a choice needs none.
+        guard = answer.condition if siblings else TRUE
+        chosen = self._choice_variable(lit, env, identity, derivation, guard)
         # Two derivations with the same bindings are one grounding, and share its draw.
         for i in range(derivation):
             other = same[i]
@@ -199,21 +201,19 @@ class Variables:
             pairs = zip(symbols(other.terms), symbols(answer.terms), strict=False)
             equal = and_(*(eq(x, y) for x, y in pairs))
             if equal is not FALSE:
-                shared = self._choice_variable(lit, env, identity, i, answer)
+                shared = self._choice_variable(lit, env, identity, i, guard)
                 chosen = case([(equal, shared), (TRUE, chosen)])
         return chosen
 
     def _choice_variable(
-        self, lit: ChoiceLit, env: Env, identity: Identity, derivation: int, answer: Answer
+        self, lit: ChoiceLit, env: Env, identity: Identity, derivation: int, guard: Expr
     ) -> Expr:
         evaluator = self.host.evaluator
         many = len(lit.probabilities) > 1
         params: list[Expr] = []
         for (term, head), compiled in zip(lit.clause.options, lit.probabilities, strict=True):
             value = resolve(compiled, env)
-            params.append(
-                self._probability(evaluator, value, term.span or head.span, many, answer.condition)
-            )
+            params.append(self._probability(evaluator, value, term.span or head.span, many, guard))
         total = sum(p.data for p in params if is_const(p))
         if total > 1 + 1e-9:
             fail(
@@ -239,17 +239,16 @@ class Variables:
             type_ = Int(0, k - 1)
             support = tuple(range(k))
             family = "choice"
-        neural = False
         variable = RandomVariable(
             "",
             family,
             tuple(params) if not many else (tuple(params),),
             (),
-            answer.condition,
+            guard,
             type_,
             support,
             head.time is None,
-            neural,
+            False,
             label,
         )
         name, keys = self.declare(head.pred, lit.number, derivation, identity, variable, lit.span)
@@ -650,7 +649,9 @@ def _clause_names(clauses: Iterable[Clause]) -> dict[int, str]:
     names stay when clauses are added behind.
     """
     names: dict[int, str] = {}
-    count: Counter[str] = Counter()
+    used: Counter[str] = Counter()  # by name, and by predicate where a clause has variables
+    open_clauses: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for number, clause in enumerate(clauses):
         if isinstance(clause, Rule):
             continue
@@ -658,8 +659,11 @@ def _clause_names(clauses: Iterable[Clause]) -> dict[int, str]:
         args = tuple(compile_term(a, {}, lambda: 0) for a in head.args)
         ground = all(is_ground(a) for a in args) and not any(clause.body)
         base = atom_text(head.pred.name, args) if ground else head.pred.name
-        count[base] += 1
-        names[number] = base if count[base] == 1 else f"{base}:{count[base]}"
+        total[head.pred.name] += 1
+        clash = used[base] or (open_clauses[head.pred.name] if ground else total[base] > 1)
+        names[number] = f"{base}:{total[head.pred.name]}" if clash else base
+        used[base] += 1
+        open_clauses[head.pred.name] += not ground
     return names
 
 

@@ -338,12 +338,28 @@ def number_variables(args: tuple) -> tuple:
     return tuple([change(a) for a in args])
 
 
-def replace_list(term: Any, value: CondList, items: tuple) -> Any:
-    if term is value or term == value:
-        return items
+def inside(term: Any) -> Iterator[Any]:
+    """A term and what it is made of; conditional lists are not looked into."""
     kind = type(term)
+    yield term
+    if kind is not CondList:
+        for part in parts(term):
+            yield from inside(part)
+
+
+def replace_list(term: Any, value: CondList, items: tuple) -> Any:
+    """The term with a conditional list replaced by one of the lists it can be."""
+    kind = type(term)
+    if kind is CondList:
+        return items if term is value or term == value else term
     if kind is tuple:
-        return tuple(replace_list(t, value, items) for t in term)
+        return tuple([replace_list(t, value, items) for t in term])
+    if kind is Compound:
+        return Compound(term.functor, tuple([replace_list(t, value, items) for t in term.args]))
+    if kind is Cons:
+        front = tuple([replace_list(t, value, items) for t in term.items])
+        tail = replace_list(term.tail, value, items)
+        return front + tail if type(tail) is tuple else Cons(front, tail)
     return term
 
 
@@ -372,6 +388,13 @@ def show(term: Any) -> str:
             )
             space = " " if term.functor.isalpha() else ""
             return f"{left}{space}{term.functor}{space}{right}"
+        if term.functor == "-" and len(term.args) == 1:
+            text = show(term.args[0])
+            return f"-({text})" if _priority(term.args[0]) > 200 else f"-{text}"
+        if term.functor == ",":
+            return f"({', '.join(show(a) for a in term.args)})"
+        if term.functor == ";":
+            return "; ".join(show(a) for a in term.args)
         return f"{quote(term.functor)}({','.join(show(a) for a in term.args)})"
     if kind is V:
         return "_"

@@ -282,9 +282,9 @@ class _Refusal:
         if found.text != "(":
             return None
         if self.before(2).text == "@":
-            name, group = self.before(3), self._group()
-            known = name.kind in ("word", "quoted") and group and len(group) < 60
-            example = f"{name.text}{group}@{before.text}" if known else "p(X)@t"
+            owner, group = self.before(3), self._group()
+            known = owner.kind in ("word", "quoted") and group and len(group) < 60
+            example = f"{owner.text}{group}@{before.text}" if known else "p(X)@t"
             message = "the arguments come before the time"
             return self._at(found, message, f"write `{example}`")
         if before.kind == "variable" and adjacent:
