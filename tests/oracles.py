@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Any, TypeGuard
 
@@ -55,7 +55,7 @@ def _problog(source: str, method: str) -> dict[str, float]:
     return {str(term): float(probability) for term, probability in found.items()}
 
 
-Data = Mapping[str, Sequence[Any]]
+Data = Mapping[str, Any]
 
 # Between the name of a predicate and the time that a query names.
 _AT = "__at__"

@@ -337,7 +337,7 @@ ENTITIES: Chosen = {
         """
         0.5::p(1)@0.
         0.9::p(E)@t :- p(E)@(t-1).
-        query(p(1)@T). query(p(2)@T).
+        query(p(2)@T).
         """,
         1,
         {},

@@ -100,7 +100,8 @@ def test_missing_data_is_no_evidence() -> None:
     prior = [0.3]
     for _ in range(3):
         prior.append(0.8 * prior[-1] + 0.1 * (1 - prior[-1]))
-    for data in ({"umbrella": [None] * 4}, {"umbrella": []}, {}):
+    missing: list[dict[str, Any]] = [{"umbrella": [None] * 4}, {"umbrella": []}, {}]
+    for data in missing:
         result = run(HMM + "query(rain@t).", 3, data)
         assert result.filtered["rain@t"] == pytest.approx(prior)
         assert result.evidence == pytest.approx(1.0)
@@ -272,13 +273,14 @@ def test_parameters_and_networks() -> None:
     step = compile_step(source)
     names = [p.name for p in step.parameters]
     values = dict(zip(names, (0.3, 0.1, 0.9), strict=True))
-    result = infer(step, inputs={"x": 2.0}, networks={"net": lambda x: [x - 1]}, parameters=values)
+    given: dict[str, Any] = {"x": 2.0}
+    result = infer(step, inputs=given, networks={"net": lambda x: [x - 1]}, parameters=values)
     expected = {"a": 0.3, "b": 1 / (1 + math.exp(-1)), "c(u)": 0.1, "c(v)": 0.9}
     assert result.queries == pytest.approx(expected)
     with pytest.raises(RunError, match="net"):
-        infer(step, inputs={"x": 2.0}, parameters=values)
+        infer(step, inputs=given, parameters=values)
     with pytest.raises(RunError, match="parameter"):
-        infer(step, inputs={"x": 2.0}, networks={"net": lambda x: [x]})
+        infer(step, inputs=given, networks={"net": lambda x: [x]})
 
 
 def test_infinitely_many_values_are_refused() -> None:

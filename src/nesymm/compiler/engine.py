@@ -33,7 +33,7 @@ from nesymm.compiler.clauses import (
 from nesymm.compiler.cycles import break_cycles
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.compiler.lists import unfold
-from nesymm.compiler.merge import merge
+from nesymm.compiler.merge import align, merge
 from nesymm.compiler.runtime import (
     Compound,
     CondList,
@@ -898,6 +898,8 @@ class Engine:
             rows = [a for a in table.answers.values() if a.condition is not FALSE]
             for row in rows:
                 row.derivations = []
+            if not table.bag:
+                rows = align(self.clauses, self.host, table, rows)
             table.final = merge(self.clauses, self.host, table, rows)
             table.answers = {}
 

@@ -309,8 +309,8 @@ def _order(term: Any, span: Span | None) -> tuple:
 
 
 def _sort(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
-    items = _list(resolve(lit.args[0], env), lit.span)
-    items = sorted(items, key=lambda term: _order(term, lit.span))
+    given = _list(resolve(lit.args[0], env), lit.span)
+    items = sorted(given, key=lambda term: _order(term, lit.span))
     if lit.name == "sort":
         items = list({key_of(i): i for i in items}.values())
     return _bind(env, (lit.args[1], tuple(items)))

@@ -8,10 +8,11 @@ of other predicates are merged only if they evidently exclude each other.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.algebra import and_, eq, exclusive, is_const, not_, or_
-from nesymm.compiler.axes import any_, case
+from nesymm.compiler.algebra import and_, axis_value, eq, exclusive, is_const, not_, or_, within
+from nesymm.compiler.axes import any_, case, substitute
 from nesymm.compiler.clauses import Clauses
 from nesymm.compiler.expr import FALSE, TRUE, Expr, leaves
 from nesymm.compiler.runtime import (
@@ -23,12 +24,71 @@ from nesymm.compiler.runtime import (
     axes_of,
     has_symbol,
     key_of,
+    map_symbols,
+    parts,
 )
-from nesymm.compiler.types import Real, join
+from nesymm.compiler.types import Enum, Int, Real, Type, contains, is_finite, join
 from nesymm.errors import Diagnostic, ProgramError
 
 if TYPE_CHECKING:
     from nesymm.compiler.engine import Answer, Host, Table
+
+
+def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:
+    """Write answers whose keys overlap along one axis, so that each atom is there once.
+
+    `p(E)` for E in 1..3 and `p(2)`, or `p(E)` for E in 2..5, speak of the same atoms.
+    """
+    values = clauses.values.get(table.pred, frozenset())
+    if len(rows) < 2 or not any(axes_of(r.terms) - table.given for r in rows):
+        return rows
+    for i in range(len(rows[0].terms)):
+        if i not in values:
+            rows = _align_position(host, table, rows, i)
+    out: dict[Any, Answer] = {}
+    for row in rows:
+        known = out.get(key_of(row.terms))
+        if known is None:
+            out[key_of(row.terms)] = row
+        else:
+            known.condition = or_(known.condition, row.condition)
+    return list(out.values())
+
+
+def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> list[Answer]:
+    terms = [r.terms[i] for r in rows]
+    own = [
+        t.data
+        for t in terms
+        if isinstance(t, Expr) and t.op == "axis" and t.data not in table.given
+    ]
+    if not own or all(isinstance(t, Expr) and t.op == "axis" and t.data == own[0] for t in terms):
+        return rows
+    hull: Type | None = own[0].type
+    for term in terms:
+        wider = join(hull, as_expr(term).type) if not parts(term) else None
+        hull = wider if isinstance(wider, Int | Enum) and is_finite(wider) else hull
+    assert isinstance(hull, Int | Enum)
+    axis = host.axis(own[0].name, hull, host.sites_of(own))
+    here = axis_value(axis)
+    out = []
+    for row in rows:
+        term = row.terms[i]
+        if parts(term) or not contains(hull, as_expr(term).type):
+            out.append(row)
+            continue
+        if isinstance(term, Expr) and term.op == "axis" and term.data not in table.given:
+            mapping = {term.data: here}
+            inside = within(here, term.data.type)
+            moved = tuple(map_symbols(t, lambda e, m=mapping: substitute(e, m)) for t in row.terms)
+            condition = and_(inside, substitute(row.condition, mapping))
+        else:
+            moved = (*row.terms[:i], here, *row.terms[i + 1 :])
+            condition = and_(eq(here, as_expr(term)), row.condition)
+        new = copy(row)
+        new.terms, new.condition = moved, condition
+        out.append(new)
+    return out
 
 
 def merge(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:

@@ -141,7 +141,7 @@ def _read_draw(
     ctx: Context, statement: Term, head: Term, family: Term, body: Term | None
 ) -> Clause | Guide:
     scope = Scope()
-    if is_struct(head, "guide") and isinstance(head, Struct) and head.arity == 1:
+    if is_struct(head, "guide") and head.arity == 1:
         return _read_guide(ctx, statement, head.args[0], family, body)
     pred, time, args = read_head(ctx, head)
     scope.enter(time, time_variable(ctx, head))

@@ -178,7 +178,7 @@ def _not_arithmetic(ctx: Context, term: Struct, name: str, arity: int) -> None:
 
 def check_probability(ctx: Context, term: Term) -> float:
     """The value of a constant probability, checked; 0 for what is computed later."""
-    if is_struct(term, "t") and isinstance(term, Struct) and term.arity >= 1:
+    if is_struct(term, "t") and term.arity >= 1:
         first = term.args[0]
         return check_probability(ctx, first) if isinstance(first, Num) else 0.0
     value = constant_value(term)
