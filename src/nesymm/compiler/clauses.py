@@ -164,6 +164,7 @@ class Resolvent:
     span: Span | None
     evaluate_head: bool
     timed: bool
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -266,6 +267,7 @@ class _Compiler:
         self.program = program
         self.out = out
         self.auxiliaries = 0
+        self.guards: tuple[Lit, ...] = ()
         self.number = 0
         self.sites = 0
 
@@ -284,7 +286,7 @@ class _Compiler:
     def _rule(self, head: Atom, body: Body, span: Span | None) -> None:
         frame = _Frame()
         args = tuple(frame.term(a) for a in head.args)
-        guards = _guards(head.time, body)
+        guards = self.guards = _guards(head.time, body)
         lits = self._body(body, frame, _names(head.args), head.time is not None)
         self._add(
             head.pred, args, (*guards, *lits), frame, span or head.span, head.time is not None
@@ -300,10 +302,12 @@ class _Compiler:
         frame = _Frame()
         for name in names:
             frame.term(Var(name))
-        guards = _guards(clause.options[0][1].time, clause.body)
+        guards = self.guards = _guards(clause.options[0][1].time, clause.body)
         lits = self._body(clause.body, frame, set(names), timed)
         variables = tuple(V(i) for i in range(len(names)))
-        self._add(aux, variables, (*guards, *lits), frame, clause.span, timed)
+        sure = set(_binding_names(clause.body)) | _head_names(clause)
+        optional = frozenset(i for i, n in enumerate(names) if n not in sure)
+        self._add(aux, variables, (*guards, *lits), frame, clause.span, timed, optional=optional)
         for option, (_, head) in enumerate(clause.options):
             frame = _Frame()
             for name in names:
@@ -336,7 +340,7 @@ class _Compiler:
         self.out.values[aux] = frozenset(
             j for j, i in enumerate(key_positions) if i in head_values
         ) | frozenset(range(len(keys), len(keys) + len(params)))
-        guards = _guards(head.time, clause.body)
+        guards = self.guards = _guards(head.time, clause.body)
         wanted = {
             v.name for a in (*head.args, *clause.params) for v in subterms(a) if isinstance(v, Var)
         }
@@ -369,6 +373,7 @@ class _Compiler:
         span: Span | None,
         timed: bool,
         evaluate: bool = True,
+        optional: frozenset[int] = frozenset(),
     ) -> None:
         rule = Resolvent(
             pred,
@@ -379,6 +384,7 @@ class _Compiler:
             span,
             evaluate and timed and any(parts(a) for a in head),
             timed,
+            optional,
         )
         self.out.resolvents.setdefault(pred, []).append(rule)
 
@@ -386,6 +392,7 @@ class _Compiler:
         """`$root(args) :- body, atom.` The time of the atom is the caller's business."""
         self.sites = 0
         self.number += 1
+        self.guards = ()
         frame = _Frame()
         args = tuple(frame.term(a) for a in atom.args)
         lits = self._body(body, frame, _names(atom.args), atom.time is not None)
@@ -398,6 +405,7 @@ class _Compiler:
         """`$guide(keys, params) :- body.`"""
         self.sites = 0
         self.number += 1
+        self.guards = ()
         frame = _Frame()
         terms = tuple(frame.term(a) for a in (*guide.target.args, *guide.params))
         timed = guide.target.time is not None
@@ -485,7 +493,8 @@ class _Compiler:
         frame = _Frame()
         head = (*(frame.term(Var(n)) for n in shared), *(frame.term(e) for e in extra))
         lits = self._body(body, frame, set(shared) | _names(extra), timed)
-        self._add(aux, head, lits, frame, span, timed, evaluate=False)
+        # When the clause around it cannot apply, neither need the goal inside it.
+        self._add(aux, head, (*self.guards, *lits), frame, span, timed, evaluate=False)
         return aux
 
 
@@ -537,6 +546,11 @@ def _guards(time: Time | None, body: Body) -> tuple[Lit, ...]:
     return tuple(guards)
 
 
+def looks_back(body: Body) -> bool:
+    """Whether a body needs an earlier step."""
+    return any(_deepest(literal) > 0 for literal in body)
+
+
 def _deepest(literal: Any) -> int:
     match literal:
         case Call(atom):
@@ -568,17 +582,20 @@ def _ordered_names(body: Body) -> list[str]:
     return list(dict.fromkeys(n for x in body for n in sorted(literal_names(x))))
 
 
-def _binding_names(body: Body) -> list[str]:
-    """The variables that a body binds; those inside negation and findall are not."""
+def _binding_names(body: Body, every: bool = True) -> list[str]:
+    """The variables that a body binds; those inside negation and findall are not.
+
+    Of a disjunction, what every alternative binds, or what any of them does.
+    """
     names: dict[str, None] = {}
     for literal in body:
         match literal:
             case Call() | Builtin():
                 names.update(dict.fromkeys(sorted(literal_names(literal))))
             case Disjunction(bodies):
-                # Only what every alternative binds is bound afterwards.
-                common = set.intersection(*(set(_binding_names(b)) for b in bodies))
-                names.update(dict.fromkeys(sorted(common)))
+                found = [set(_binding_names(b, every)) for b in bodies]
+                both = set.intersection(*found) if every else set.union(*found)
+                names.update(dict.fromkeys(sorted(both)))
             case Collect(result=result):
                 names.update(dict.fromkeys(sorted(_names((result,)))))
     return list(names)
@@ -588,16 +605,14 @@ def _names(terms: Iterable[Term]) -> set[str]:
     return {v.name for t in terms for v in subterms(t) if isinstance(v, Var) and v.name != "_"}
 
 
+def _head_names(clause: Choice) -> set[str]:
+    """The variables of the heads and probabilities of a clause."""
+    terms = [a for atom in heads(clause) for a in atom.args]
+    return _names([*terms, *(probability for probability, _ in clause.options)])
+
+
 def _variable_names(clause: Choice) -> tuple[str, ...]:
     """All variables of a clause, head first; they tell its random choices apart."""
-    names: dict[str, None] = {}
-    for atom in heads(clause):
-        names.update(dict.fromkeys(sorted(_names(atom.args))))
-    for probability, _ in clause.options:
-        names.update(dict.fromkeys(sorted(_names((probability,)))))
-    for literal in clause.body:
-        if not isinstance(literal, Negation | Collect):
-            names.update(dict.fromkeys(sorted(literal_names(literal))))
-        elif isinstance(literal, Collect):
-            names.update(dict.fromkeys(sorted(_names((literal.result,)))))
+    names: dict[str, None] = dict.fromkeys(sorted(_head_names(clause)))
+    names.update(dict.fromkeys(_binding_names(clause.body, every=False)))
     return tuple(names)

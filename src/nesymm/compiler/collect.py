@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ from nesymm.compiler.runtime import (
     unify,
 )
 from nesymm.compiler.summary import summarise
+
+MAX_COPIES = 10_000
 
 # Aggregates that have a value even when there is nothing to aggregate.
 _TOTAL = {"findall", "set", "count_all", "sum_all", "bag_all"}
@@ -51,8 +54,18 @@ def gather(
                 lit.span,
                 "group by constants",
             )
-        row = (terms[n + g], and_(*conditions))
-        groups.setdefault(key_of(keys), (keys, []))[1].append(row)
+        item, holds = terms[n + g], and_(*conditions)
+        # An axis that only tells solutions apart: as many equal items as it is long.
+        silent = axes_of(terms) - axes_of((item,)) - holds.axes
+        copies = math.prod(axis.size for axis in silent)
+        if copies > MAX_COPIES:
+            fail(
+                "E316",
+                f"{copies:,} equal items would be collected",
+                lit.span,
+                "count them by their number instead",
+            )
+        groups.setdefault(key_of(keys), (keys, []))[1].extend([(item, holds)] * copies)
     for keys, rows in groups.values():
         for value, exists in _results(lit, rows):
             new, conditions = list(env), [exists]

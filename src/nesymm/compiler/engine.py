@@ -765,6 +765,11 @@ class Engine:
         else:
             terms = tuple([resolve(a, state.env) for a in rule.head])
             condition = state.condition
+        if rule.optional:
+            # Another alternative of a disjunction would have bound it.
+            terms = tuple(
+                "$free" if type(t) is V and i in rule.optional else t for i, t in enumerate(terms)
+            )
         for i, term in enumerate(terms):
             for leaf in atoms_of(term):
                 if type(leaf) is V:

@@ -25,6 +25,7 @@ from nesymm.compiler.clauses import (
     DrawLit,
     Root,
     compile_clauses,
+    looks_back,
 )
 from nesymm.compiler.engine import Answer, Engine, Split
 from nesymm.compiler.evaluate import Evaluator, fail
@@ -63,7 +64,7 @@ from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.program import At, CheckedProgram, Draw, Guide, Observation, Pred, Query
 from nesymm.language.terms import ListTerm, Num, Struct, Term, subterms
-from nesymm.language.values import value_positions
+from nesymm.language.values import heads, value_positions
 
 _SOFT_ROUNDS = 4
 _HARD_ROUNDS = 9
@@ -285,7 +286,7 @@ class Grounder:
         flags: list[Flag] = []
         for pred, lags in self.lags.items():
             blocks = self.blocks.get(pred, ())
-            if not blocks:
+            if not blocks and not self._can_start(pred):
                 lag = max(lags)
                 atom = pred.name + ("(…)" if pred.arity else "")
                 fail(
@@ -298,6 +299,17 @@ class Grounder:
             for block in blocks:
                 slots += self._block_slots(pred, block, lags, flags)
         return slots, flags
+
+    def _can_start(self, pred: Pred) -> bool:
+        """Whether some clause of a predicate does not look back; what it gives may still
+        lie elsewhere than where the predicate is read."""
+        if pred in self.program.inputs:
+            return True
+        return any(
+            head.pred == pred and not looks_back(clause.body)
+            for clause in self.program.clauses
+            for head in heads(clause)
+        )
 
     def _block_slots(
         self, pred: Pred, block: state.Block, lags: set[int], flags: list[Flag]
