@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nesymm.compiler.algebra import ADMITS, FLIP, conjuncts, const, is_const, tighten
+from nesymm.compiler.algebra import ADMITS, FLIP, and_, conjuncts, const, is_const, tighten
 from nesymm.compiler.expr import FALSE, TRUE, Expr, make
 from nesymm.compiler.types import (
     INF,
@@ -180,22 +180,26 @@ def refine(expr: Expr, condition: Expr) -> Type:
                     if admitted == 0b101 and is_const(y):
                         lo, hi = tighten(lo, hi, admitted, y.data, whole)
                     known[id(x)] = (lo, hi)
-    return _refined(expr, known, {})
+    return _refined(expr, known, {}, condition)
 
 
-def _refined(expr: Expr, known: dict[int, tuple[float, float]], memo: dict[int, Type]) -> Type:
+def _refined(
+    expr: Expr, known: dict[int, tuple[float, float]], memo: dict[int, Type], condition: Expr
+) -> Type:
     if id(expr) in memo:
         return memo[id(expr)]
     type_ = expr.type
     if isinstance(type_, Int | Real):
         if expr.op in BINARY or expr.op in UNARY:
-            below = [_refined(a, known, memo) for a in expr.args]
+            below = [_refined(a, known, memo, condition) for a in expr.args]
             type_ = _result_type(expr.op, below)
         elif expr.op == "case":
             joined: Type | None = None
-            for value in expr.args[1::2]:
-                t = _refined(value, known, memo)
-                joined = t if joined is None else join(joined, t)
+            for holds, value in zip(expr.args[::2], expr.args[1::2], strict=True):
+                both = and_(condition, holds)
+                if both is not FALSE:
+                    t = refine(value, both)
+                    joined = t if joined is None else join(joined, t)
             type_ = joined if isinstance(joined, Int | Real) else type_
         if id(expr) in known and isinstance(type_, Int | Real):
             lo, hi = known[id(expr)]

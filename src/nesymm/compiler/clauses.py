@@ -452,7 +452,11 @@ class _Compiler:
                 hint = last.name if isinstance(last, Var) and last.name[0] != "_" else "I"
                 return BuiltinLit(name, filled, literal.span, self._site(), timed, hint)
             case Disjunction(bodies):
-                return DisjLit(tuple(self._body(b, frame, others, timed) for b in bodies))
+                # Each alternative looks back on its own, and applies when it can.
+                alternatives = (
+                    (*_guards(None, b), *self._body(b, frame, others, timed)) for b in bodies
+                )
+                return DisjLit(tuple(alternatives))
             case Negation(body):
                 shared = [n for n in _ordered_names(body) if n in others]
                 aux = self._inner("not", body, shared, (), timed, literal.span)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nesymm.compiler.algebra import and_, axis_value, eq, exclusive, is_const, not_, or_, within
 from nesymm.compiler.axes import any_, case, substitute
 from nesymm.compiler.clauses import Clauses
-from nesymm.compiler.expr import FALSE, TRUE, Expr, leaves
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, leaves
 from nesymm.compiler.runtime import (
     Compound,
     CondList,
@@ -27,7 +27,7 @@ from nesymm.compiler.runtime import (
     map_symbols,
     parts,
 )
-from nesymm.compiler.types import Enum, Int, Real, Type, contains, is_finite, join
+from nesymm.compiler.types import Enum, Int, Real, contains, is_finite, join
 from nesymm.errors import Diagnostic, ProgramError
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> lis
     `p(E)` for E in 1..3 and `p(2)`, or `p(E)` for E in 2..5, speak of the same atoms.
     """
     values = clauses.values.get(table.pred, frozenset())
-    if len(rows) < 2 or not any(axes_of(r.terms) - table.given for r in rows):
+    if table.pred.name.startswith("$choice"):
+        values = frozenset()  # every binding tells groundings apart
+    if not any(axes_of(r.terms) - table.given for r in rows):
         return rows
+    rows = [_spread(host, table, row, values) for row in rows]
     for i in range(len(rows[0].terms)):
         if i not in values:
             rows = _align_position(host, table, rows, i)
@@ -55,6 +58,44 @@ def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> lis
     return list(out.values())
 
 
+def _spread(host: Host, table: Table, row: Answer, values: frozenset[int]) -> Answer:
+    """A key that is computed along an axis which is no key itself: entities that meet in
+    one place are one place. It becomes an axis over the places."""
+    bare = {t.data for t in row.terms if isinstance(t, Expr) and t.op == "axis"}
+    loose: set[Axis] = set()
+    terms = list(row.terms)
+    condition = row.condition
+    for i, term in enumerate(row.terms):
+        if i in values or not isinstance(term, Expr) or term.op == "axis":
+            continue
+        hidden = term.axes - bare - table.given
+        if not hidden:
+            continue
+        if not isinstance(term.type, Int | Enum) or not is_finite(term.type):
+            raise ProgramError(
+                Diagnostic(
+                    "E306",
+                    f"a clause tells its random choices apart by a value that is unbounded "
+                    f"({term.type})",
+                    row.span,
+                    "declare the domain of the value with `:- domain(…)`",
+                )
+            )
+        loose |= hidden
+        name = f"X{i + 1}~{table.pred.name}.{i}"
+        axis = host.axis(name, term.type, host.sites_of(hidden))
+        condition = and_(condition, eq(axis_value(axis), term))
+        terms[i] = axis_value(axis)
+    if not loose:
+        return row
+    still = axes_of(terms)
+    for axis in sorted(condition.axes - still - table.given, key=lambda a: a.name):
+        condition = any_(axis, condition)
+    new = copy(row)
+    new.terms, new.condition = tuple(terms), condition
+    return new
+
+
 def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> list[Answer]:
     terms = [r.terms[i] for r in rows]
     own = [
@@ -64,11 +105,10 @@ def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> lis
     ]
     if not own or all(isinstance(t, Expr) and t.op == "axis" and t.data == own[0] for t in terms):
         return rows
-    hull: Type | None = own[0].type
+    hull: Int | Enum = own[0].type
     for term in terms:
         wider = join(hull, as_expr(term).type) if not parts(term) else None
         hull = wider if isinstance(wider, Int | Enum) and is_finite(wider) else hull
-    assert isinstance(hull, Int | Enum)
     axis = host.axis(own[0].name, hull, host.sites_of(own))
     here = axis_value(axis)
     out = []
@@ -80,7 +120,7 @@ def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> lis
         if isinstance(term, Expr) and term.op == "axis" and term.data not in table.given:
             mapping = {term.data: here}
             inside = within(here, term.data.type)
-            moved = tuple(map_symbols(t, lambda e, m=mapping: substitute(e, m)) for t in row.terms)
+            moved = _substituted(row.terms, mapping)
             condition = and_(inside, substitute(row.condition, mapping))
         else:
             moved = (*row.terms[:i], here, *row.terms[i + 1 :])
@@ -89,6 +129,10 @@ def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> lis
         new.terms, new.condition = moved, condition
         out.append(new)
     return out
+
+
+def _substituted(terms: tuple, mapping: dict[Axis, Expr]) -> tuple:
+    return tuple(map_symbols(t, lambda e: substitute(e, mapping)) for t in terms)
 
 
 def merge(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:

@@ -199,9 +199,12 @@ class Variables:
             if exclusive(other.condition, answer.condition):
                 continue
             pairs = zip(symbols(other.terms), symbols(answer.terms), strict=False)
-            equal = and_(*(eq(x, y) for x, y in pairs))
+            equal = and_(other.condition, *(eq(x, y) for x, y in pairs))
             if equal is not FALSE:
-                shared = self._choice_variable(lit, env, identity, i, guard)
+                theirs = list(env)
+                for variable, term in zip(lit.variables, other.terms, strict=True):
+                    theirs[variable.i] = term
+                shared = self._choice_variable(lit, theirs, identity, i, other.condition)
                 chosen = case([(equal, shared), (TRUE, chosen)])
         return chosen
 

@@ -189,7 +189,10 @@ def infer(
             raise Impossible(f"the evidence is impossible at step {time}")
         for name, score in scores.items():
             result.queries[name] = score / evidence
-            result.filtered.setdefault(name, []).append(score / evidence)
+            steps = result.filtered.setdefault(name, [])
+            # Impossible at the steps in between.
+            steps.extend([0.0] * (time - len(steps)))
+            steps.append(score / evidence)
         belief = following
         result.evidence = evidence
     for query in step.queries:
