@@ -534,7 +534,7 @@ class _Temporal(_Writer):
             lags = ("(t-1)", "(t-1)", "(t-1)", "(t-2)")
             one = f"{name}({self.pick(self.entities)})" if keyed and self.flip(6) else head
             self.clause(f"{one}@t", self.body(below, keyed, lags), 2)
-        if keyed and self.flip(5):
+        if keyed and len(self.entities) < 3 and self.flip(5):
             # In-step recursion: what holds for one entity spreads to the next.
             fluent.recursive = True
             self.clause(f"{head}@t", ["e(E)", "e(F)", f"{name}(F)@t", "E \\= F"], 3)

@@ -95,9 +95,12 @@ def and_(*args: Expr) -> Expr:
     for p in parts:
         if p.op == "not" and id(p.args[0]) in ids:
             return FALSE
-        # Not all of these, and each of these.
-        if p.op == "not" and p.args[0].op == "and" and all(id(q) in ids for q in p.args[0].args):
-            return FALSE
+        if p.op == "not" and p.args[0].op == "and":
+            # Not both a and b, but a: not b.
+            open_parts = [q for q in p.args[0].args if id(q) not in ids]
+            if len(open_parts) < len(p.args[0].args):
+                others = (q for q in parts if q is not p)
+                return and_(*others, not_(and_(*open_parts)))
         if p.op == "or" and any(id(q) in ids for q in p.args):
             return and_(*(q for q in parts if q is not p))
     if _contradictory(parts):

@@ -238,18 +238,6 @@ class World:
 
     # ------------------------------------------------------------ the outcome of a step
 
-    def active(self, when: Time | None) -> bool:
-        match when:
-            case At(index):
-                return self.time == index
-            case During(first, last):
-                return first <= self.time and (last is None or self.time <= last)
-            case AtLast():
-                return self.time == self.last
-            case None:
-                return self.time == 0
-        return True
-
     def check_flags(self) -> None:
         for flag in self.step.flags:
             if self.value(flag.condition):
@@ -257,7 +245,7 @@ class World:
 
     def observed(self, observation: ObservationDecl, data: Mapping[str, Any]) -> float:
         """The likelihood of an observation: 0 or 1, or a density."""
-        if not self.active(observation.when):
+        if not active(observation.when, self.time, self.last):
             return 1.0
         weight = 1.0
         for place in places(observation.axes):
@@ -323,6 +311,20 @@ class World:
                 key = tuple(place[a] for a in slot.axes)
                 out[key] = tuple(self.value(v, place) for v in slot.values)
         return out
+
+
+def active(when: Time | None, time: int, last: int) -> bool:
+    """Whether something said of a time is said of this step."""
+    match when:
+        case At(index):
+            return time == index
+        case During(first, end):
+            return first <= time and (end is None or time <= end)
+        case AtLast():
+            return time == last
+        case None:
+            return time == 0
+    return True
 
 
 def places(axes: tuple[Axis, ...]) -> list[Place]:

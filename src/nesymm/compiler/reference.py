@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nesymm.compiler.interpret import Key, RunError, State, World
-from nesymm.compiler.step import RandomVariable, StepProgram
+from nesymm.compiler.interpret import Key, RunError, State, World, active
+from nesymm.compiler.step import QueryDecl, RandomVariable, StepProgram
 from nesymm.errors import NesymmError
-from nesymm.language.program import At
+from nesymm.language.program import At, Time
 
 
 class Impossible(NesymmError):
@@ -145,6 +145,7 @@ def infer(
     timed_inputs = {i.name for i in step.inputs if i.timed}
     belief: dict[tuple, tuple[State, float]] = {State().frozen(): (State(), 1.0)}
     result = Result()
+    times: dict[str, Time | None] = {}
     for time in range(horizon + 1):
         now = {n: _at(v, time) if n in timed_inputs else v for n, v in inputs.items()}
         seen = {n: _at(v, time) for n, v in data.items()}
@@ -170,9 +171,10 @@ def infer(
                 world.check_flags()
                 answers: dict[str, bool] = {}
                 for query in step.queries:
-                    if _asked_now(query, world, time, horizon):
+                    if _asked_now(query, time, horizon):
                         for name, holds in world.asked(query):
                             answers[name] = answers.get(name, False) or holds
+                            times[name] = query.when
                 return weight, world.next_state(), answers
 
             for probability, (weight, new, answers) in worlds(run):
@@ -190,8 +192,9 @@ def infer(
         for name, score in scores.items():
             result.queries[name] = score / evidence
             steps = result.filtered.setdefault(name, [])
-            # Impossible at the steps in between.
-            steps.extend([0.0] * (time - len(steps)))
+            # Impossible at the steps in between at which it was asked.
+            asked_before = sum(active(times[name], t, horizon) for t in range(time))
+            steps.extend([0.0] * (asked_before - len(steps)))
             steps.append(score / evidence)
         belief = following
         result.evidence = evidence
@@ -201,12 +204,11 @@ def infer(
     return result
 
 
-def _asked_now(query: Any, world: World, time: int, horizon: int) -> bool:
-    if isinstance(query.when, At):
+def _asked_now(query: QueryDecl, time: int, horizon: int) -> bool:
+    """Queries about one step are answered at the end, by when all evidence is in."""
+    if query.when is None or isinstance(query.when, At):
         return time == horizon
-    if query.when is None:
-        return time == horizon
-    return world.active(query.when)
+    return active(query.when, time, horizon)
 
 
 def _at(values: Any, time: int) -> Any:
