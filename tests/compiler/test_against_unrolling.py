@@ -473,6 +473,22 @@ VALUES: Chosen = {
         0,
         {},
     ),
+    "three causes that coincide": (
+        """
+        a(X)@t ~ uniform_int(0,1).
+        b(X)@t ~ uniform_int(0,1).
+        c(X)@t ~ uniform_int(0,1).
+        0.5::g1@t. 0.5::g2@t. 0.5::g3@t.
+        q(X)@t :- a(X)@t, g1@t.
+        q(X)@t :- b(X)@t, g2@t.
+        q(X)@t :- c(X)@t, g3@t.
+        0.5::r@t :- q(X)@t.
+        0.3::s(X)@t; 0.4::w(X)@t :- q(X)@t.
+        query(r@T). query(s(_)@T). query(w(_)@T).
+        """,
+        0,
+        {},
+    ),
     "a cause per occupied place": (
         _TWO
         + """

@@ -192,7 +192,11 @@ def logs(weights: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- against enumeration
 
 
-@settings(max_examples=int(__import__("os").environ.get("NEX","150")), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=int(__import__("os").environ.get("NEX", "150")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(case=cases, seed=st.integers(0, 2**31), zeros=st.sampled_from([0.0, 0.1, 0.4]))
 def test_queries_agree_with_enumeration(case: Case, seed: int, zeros: float) -> None:
     joint = Joint(case, random_weights(case, seed, zeros))
