@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from oracles import problog
 
 import nesymm
 from nesymm.errors import ProgramError
 from nesymm.exact.posterior import Impossible
-from oracles import problog
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "problog.md").read_text(encoding="utf-8")
 FENCES = re.findall(r"<!-- (same|refused: \w+) -->\n```prolog\n(.*?)```", PAGE, re.DOTALL)
