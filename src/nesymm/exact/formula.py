@@ -112,7 +112,8 @@ class Formula:
                 raise ValueError(f"atom {atom} is defined already")
             if not 0 <= definition < len(self.ops):
                 raise ValueError(f"there is no node {definition}")
-            self.args[atom] = (definition,)
+            # Only itself as a reason is no reason; and no component is one node in a loop.
+            self.args[atom] = (self.false if definition == atom else definition,)
 
     def _node(self, op: int, args: tuple[int, ...]) -> int:
         # The order of arguments is kept, for it guides the order of variables, but it
@@ -160,8 +161,8 @@ class Formula:
     def components(self, roots: Sequence[int]) -> Iterator[list[int]]:
         """The strongly connected components below the roots, the deepest first.
 
-        A component of more than one node, or of an atom defined as itself, is recursive.
-        (Tarjan's algorithm with an explicit stack.)
+        A component of more than one node is recursive. (Tarjan's algorithm with an explicit
+        stack.)
         """
         index: dict[int, int] = {}
         low: dict[int, int] = {}

@@ -113,15 +113,11 @@ class Diagrams:
         self._codes: dict[int, list[Any]] = {}
 
     def compile(self) -> list[Node]:
-        formula = self.formula
         for component in self.plan.components:
-            node = component[0]
             if len(component) > 1:
                 self._solve(component)
-            elif formula.children(node) == (node,):
-                self.values[node] = self.false  # an atom defined as itself
             else:
-                self.values[node] = self._value(node, self.values)
+                self.values[component[0]] = self._value(component[0], self.values)
             self._release(component)
         return [self.values[root] for root in self.plan.roots]
 
