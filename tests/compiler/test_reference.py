@@ -392,6 +392,14 @@ def test_several_lags() -> None:
         assert result.filtered[f"f({value})@t"][time] == 1.0
 
 
+def test_a_value_that_has_passed_has_probability_zero() -> None:
+    source = "v(0)@0. v(W+1)@t :- v(W)@(t-1), W < 9. query(v(_)@t)."
+    result = run(source, 2)
+    assert result.filtered["v(0)@t"] == [1.0, 0.0, 0.0]
+    assert result.filtered["v(1)@t"] == [0.0, 1.0, 0.0]
+    assert {n: p for n, p in result.queries.items() if p > 0} == {"v(2)@t": 1.0}
+
+
 def test_a_lag_starts_when_there_is_a_past() -> None:
     source = """
         a@0. a@1.

@@ -491,7 +491,7 @@ def test_tall_circuits_are_scanned() -> None:
     plan = Plan.of(case.formula, case.roots)
     build = Builder(case.formula.sizes)
     right_linear(plan.items(), build)
-    graph = sdd._attempt(plan, build.tree, Budget(10**6, np.inf))
+    graph = sdd._attempt(plan, build.tree, Budget(10**6, np.inf, np.inf))
     assert graph is not None
     circuit = Circuit(graph)
     assert circuit.schedule.layers > 290

@@ -106,6 +106,14 @@ def test_a_system_may_negate_a_system_below_it() -> None:
     assert compile_formula(f, [b]) == compile_formula(f, [f.not_(x)])
 
 
+def test_only_itself_is_no_reason() -> None:
+    f = Formula([2])
+    x = f.literal(0, 1)
+    a, b, c, d = f.fixpoint(4)
+    f.define([a, b, c, d], [a, c, b, f.or_([d, a, b, x])])
+    assert compile_formula(f, [a, b, d]) == compile_formula(f, [f.false, f.false, x])
+
+
 def test_components_come_deepest_first() -> None:
     f = Formula([2, 2])
     x, y = f.literal(0, 1), f.literal(1, 1)

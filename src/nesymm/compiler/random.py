@@ -193,8 +193,9 @@ class Variables:
         # While a cycle is open, what it depends on has no meaning yet; a choice needs none.
         guard = answer.condition if siblings else TRUE
         chosen = self._choice_variable(lit, env, identity, derivation, guard)
-        # Two derivations with the same bindings are one grounding, and share its draw.
-        for i in range(derivation):
+        # Derivations with the same bindings are one grounding: it takes the draw of the
+        # first of them that holds, whichever asks.
+        for i in reversed(range(derivation)):
             other = same[i]
             if exclusive(other.condition, answer.condition):
                 continue

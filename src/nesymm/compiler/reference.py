@@ -189,13 +189,15 @@ def infer(
         evidence = sum(mass for _, mass in following.values())
         if evidence == 0:
             raise Impossible(f"the evidence is impossible at step {time}")
-        for name, score in scores.items():
-            result.queries[name] = score / evidence
+        for name in {**dict.fromkeys(result.filtered), **scores}:
+            if name not in scores and not active(times[name], time, horizon):
+                continue
             steps = result.filtered.setdefault(name, [])
-            # Impossible at the steps in between at which it was asked.
+            # Impossible at the steps before at which it was asked.
             asked_before = sum(active(times[name], t, horizon) for t in range(time))
             steps.extend([0.0] * (asked_before - len(steps)))
-            steps.append(score / evidence)
+            steps.append(scores.get(name, 0.0) / evidence)
+            result.queries[name] = steps[-1]
         belief = following
         result.evidence = evidence
     for query in step.queries:

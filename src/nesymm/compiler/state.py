@@ -391,7 +391,8 @@ def next_values(
             values = [reduce_("pick", axis, condition, v) for v in values]
             condition = any_(axis, condition)
         for value, type_ in zip(values, block.types, strict=True):
-            flags += _leaving(pred, condition, value, type_)
+            for flag in _leaving(pred, condition, value, type_):
+                flags.append(Flag(flag.message, _anywhere(flag.condition)))
         rows.append((condition, tuple(values)))
     if not rows:
         return FALSE, tuple(_anything(t) for t in block.types), flags
@@ -400,12 +401,19 @@ def next_values(
             if exclusive(condition, other):
                 continue
             same = and_(*(agree(x, y) for x, y in zip(row, other_values, strict=True)))
-            clash = and_(condition, other, not_(same))
+            clash = _anywhere(and_(condition, other, not_(same)))
             if clash is not FALSE:
                 flags.append(Flag(f"two clauses give {pred} different values", clash))
     present = or_(*(c for c, _ in rows))
     columns = tuple(case([(c, row[j]) for c, row in rows]) for j in range(len(block.types)))
     return present, columns, flags
+
+
+def _anywhere(condition: Expr) -> Expr:
+    """Whether a condition holds at some place along its axes."""
+    for axis in sorted(condition.axes, key=lambda a: a.name):
+        condition = any_(axis, condition)
+    return condition
 
 
 def _place(

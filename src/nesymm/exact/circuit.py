@@ -7,8 +7,8 @@
 
 A circuit is a handful of integer arrays. It is compiled with PySDD, and saved, loaded and
 evaluated without it: in NumPy, which is quick for single queries, or in JAX, for batches,
-gradients and samples. Weights are logarithms, one for each value of each variable, in one
-row; leading dimensions are batches.
+gradients and samples. Weights are logarithms, finite or `-inf`, one for each value of each
+variable, in one row; leading dimensions are batches (quicker than `vmap`).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ succeeds. Of those that succeed in the same round the cheapest circuit to evalua
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,11 +25,16 @@ from nesymm.exact.formula import Formula
 MAX_NODES = 200_000
 MAX_SECONDS = 120.0
 
-# The budgets of the rounds: nodes and seconds for each vtree.
-_ROUNDS = ((5_000, 0.5), (50_000, 5.0))
+# How many nodes a vtree may take in each round but the last, and how many times that may
+# be made on the way.
+_ROUNDS = (5_000, 50_000)
+_WORK = 10
 
 # A circuit that costs less than this is taken without a look at other vtrees.
 _SMALL = 3_000
+
+# Up to so many nodes of a formula, the min-fill vtree is found in no time.
+_QUICK = 3_000
 
 # Evaluating one more layer costs about as much as this many more products.
 _LAYER = 50
@@ -57,39 +63,38 @@ def compile_graph(
     if not items:
         # The library needs a variable, even for constants.
         items = [len(formula.sizes)]
-    started = time.monotonic()
-    budget = Budget(max_nodes, started + max_seconds)
     shapes = _shapes(plan, items)
     trees: dict[str, Vtree] = {}
-    # Large formulas get more of both, because just reading them takes time and nodes.
-    rounds = [
-        (nodes + 4 * len(formula), seconds + 2e-4 * len(formula)) for nodes, seconds in _ROUNDS
-    ]
-    rounds = [limit for limit in rounds if limit[0] < max_nodes]
-    for nodes, seconds in [*rounds, (max_nodes, max_seconds)]:
+    deadline = time.monotonic() + max_seconds
+    reached = 0
+    # Large formulas get more nodes, because just reading them takes some.
+    rounds = [nodes + 4 * len(formula) for nodes in _ROUNDS]
+    for nodes in [*(limit for limit in rounds if limit < max_nodes), max_nodes]:
         best: tuple[int, Graph] | None = None
-        patience = seconds
+        work = math.inf if nodes == max_nodes else _WORK * nodes
         for name, shape in shapes.items():
             if name not in trees:
+                if best is not None and name == "min-fill" and len(formula) > _QUICK:
+                    continue
                 trees[name] = _tree(formula, shape)
             if trees[name].height > _TALLEST:
                 continue
-            now = time.monotonic()
-            if now > started + max_seconds and best is None:
-                raise _too_large(plan, items, budget, f"{max_seconds:g} seconds")
-            budget.nodes = nodes
-            budget.deadline = min(now + patience, started + max_seconds)
+            budget = Budget(nodes, work, deadline)
             graph = _attempt(plan, trees[name], budget)
+            reached = max(reached, budget.reached)
             if graph is not None:
                 cost = _cost(graph)
-                best = min(best or (cost, graph), (cost, graph), key=lambda found: found[0])
+                if best is None or cost < best[0]:
+                    best = cost, graph
                 if cost < _SMALL or nodes == max_nodes:
                     break
-                # There is a circuit; a better one is not worth much more time.
-                patience = min(patience, 0.1 + 2 * (time.monotonic() - now))
+                # There is a circuit; a better one should not take more work.
+                work = min(work, budget.worked)
+            elif best is None and time.monotonic() > deadline:
+                raise _too_large(plan, items, reached, f"{max_seconds:g} seconds")
         if best is not None:
             return best[1]
-    raise _too_large(plan, items, budget, f"{max_nodes:,} nodes")
+    raise _too_large(plan, items, reached, f"{max_nodes:,} nodes")
 
 
 def _shapes(plan: Plan, items: list[int]) -> dict[str, Shape]:
@@ -174,7 +179,7 @@ def _with_stack(work: Callable[[], T], height: int, budget: Budget) -> T:
 _stack_lock = threading.Lock()
 
 
-def _too_large(plan: Plan, items: list[int], budget: Budget, limit: str) -> TooLarge:
+def _too_large(plan: Plan, items: list[int], reached: int, limit: str) -> TooLarge:
     sizes = plan.formula.sizes
     variables = [item for item in items if item < len(sizes)]
     gates = sum(len(component) for component in plan.components)
@@ -182,5 +187,5 @@ def _too_large(plan: Plan, items: list[int], budget: Budget, limit: str) -> TooL
     return TooLarge(
         f"no circuit within {limit} was found for a formula of {gates:,} nodes over "
         f"{len(variables):,} variables with {sum(sizes[v] for v in variables):,} values"
-        f"{recursive}; the largest attempt reached {budget.reached:,} nodes"
+        f"{recursive}; the largest attempt reached {reached:,} nodes"
     )

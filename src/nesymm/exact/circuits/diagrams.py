@@ -36,16 +36,26 @@ class OutOfBudget(Exception):
 
 @dataclass
 class Budget:
-    """How large diagrams may get, and until when. `cancelled` is set by another thread."""
+    """How large diagrams may get, and how many nodes may be made on the way.
+
+    Work is measured in nodes rather than time, so that the same formula always gives the
+    same circuit; the deadline is for formulas without one. `cancelled` is set by another
+    thread.
+    """
 
     nodes: int
+    work: float
     deadline: float
     cancelled: bool = False
     reached: int = 0
+    worked: int = 0
 
-    def check(self, nodes: int) -> None:
+    def check(self, nodes: int, worked: int) -> None:
         self.reached = max(self.reached, nodes)
-        if nodes > self.nodes or self.cancelled or time.monotonic() > self.deadline:
+        self.worked = max(self.worked, worked)
+        if nodes > self.nodes or self.worked > self.work:
+            raise OutOfBudget
+        if self.cancelled or time.monotonic() > self.deadline:
             raise OutOfBudget
 
 
@@ -235,8 +245,8 @@ class Diagrams:
         if manager.dead_count() > max(_GARBAGE, manager.live_count()):
             manager.garbage_collect()
         # Nodes have two elements where variables are Boolean and the vtree is a list;
-        # those with many count for more.
-        self.budget.check(max(manager.live_count(), manager.live_size() // 4))
+        # those with many count for more. Ids say how many nodes were ever made.
+        self.budget.check(max(manager.live_count(), manager.live_size() // 4), node.id)
         return node
 
     def _release(self, component: list[int]) -> None:
