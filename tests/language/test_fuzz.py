@@ -49,7 +49,7 @@ query(pos(X)@T). query(near(N)@t). query(hits(2)@T). query(seen(2)@t).
     """0.3::e(1, 2). 0.4::e(2, 3). 0.5::e(3, 1).
 p(X, Y) :- e(X, Y).
 p(X, Y) :- e(X, Z), p(Z, Y).
-n(N) :- aggregate_all(count, p(1, _), N).
+n(N) :- aggregate_all(count, e(1, _), N).
 m(X, max<Y>) :- e(X, Y).
 a(L) :- findall(X-Y, e(X, Y), L).
 l(N) :- a(L), length(L, N).
