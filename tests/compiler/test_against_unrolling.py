@@ -13,7 +13,7 @@ from nesymm.compiler import compile_step
 from nesymm.compiler.reference import Impossible, infer
 
 SETTINGS = settings(
-    max_examples=40,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
