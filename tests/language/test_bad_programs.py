@@ -509,3 +509,12 @@ def test_ten_thousand_levels(opening: str) -> None:
     assert "= help: split it" in message
     span = error.diagnostics[0].span
     assert span is not None and span.line == 2
+
+
+def test_a_key_left_out_of_an_observation_is_a_wrong_number_of_arguments() -> None:
+    with pytest.raises(ProgramError) as caught:
+        compile_step("x(hit) ~ normal(0, 1).\nobserve(x, 1.5).\n")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E102"
+    assert "x takes 1 argument, this has 0" in diagnostic.render()
+    assert diagnostic.span is not None and diagnostic.span.line == 2

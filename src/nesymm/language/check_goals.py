@@ -167,7 +167,8 @@ def _complete(
 ) -> tuple[Pred, tuple[Term, ...]]:
     """A value predicate named without its value arguments."""
     for candidate in ctx.defined:
-        values = ctx.values.get(candidate, frozenset())
+        # The hidden argument of a variable that is its own value is not one to leave out.
+        values = {i for i in ctx.values.get(candidate, ()) if i < candidate.arity}
         if candidate.name == pred.name and candidate.arity - len(values) == pred.arity:
             keys = iter(args)
             full = tuple(
