@@ -3,7 +3,10 @@
 An expression with free axes is an array with one dimension per axis. Operations align
 dimensions by name and broadcast the rest, so that nobody counts positions. A dimension
 can be anything hashable: an axis of the program, or a random variable that is being
-enumerated.
+enumerated. Dimensions with a `rank` are ordered by it, so that particles come last.
+
+An array may have further dimensions, without names, behind the named ones: the pixels of
+an image, the outputs of a network.
 """
 
 from __future__ import annotations
@@ -27,8 +30,12 @@ class Named:
 
 
 def union(dims: Iterable[Sequence[Dim]]) -> tuple[Dim, ...]:
-    """All dimensions, each once, in order of first appearance."""
-    return tuple(dict.fromkeys(d for group in dims for d in group))
+    """All dimensions, each once, by rank, then in order of first appearance."""
+    return tuple(sorted(dict.fromkeys(d for group in dims for d in group), key=_rank))
+
+
+def _rank(dim: Dim) -> int:
+    return getattr(dim, "rank", 0)
 
 
 def expand(xp: Any, value: Named, dims: tuple[Dim, ...]) -> Any:
@@ -36,9 +43,11 @@ def expand(xp: Any, value: Named, dims: tuple[Dim, ...]) -> Any:
     if value.dims == dims:
         return value.array
     own = [d for d in dims if d in value.dims]
-    array = xp.transpose(value.array, [value.dims.index(d) for d in own])
+    behind = range(len(value.dims), value.array.ndim)
+    array = xp.transpose(value.array, [*(value.dims.index(d) for d in own), *behind])
     shape = iter(array.shape)
-    return xp.reshape(array, tuple(next(shape) if d in value.dims else 1 for d in dims))
+    named = [next(shape) if d in value.dims else 1 for d in dims]
+    return xp.reshape(array, (*named, *shape))
 
 
 def apply(xp: Any, function: Callable[..., Any], *values: Named) -> Named:
@@ -65,8 +74,11 @@ def take(xp: Any, table: Any, indices: Sequence[Named], trailing: tuple[Dim, ...
     if not indices:
         return Named(table, trailing)
     dims = union(i.dims for i in indices)
+    if any(d in dims for d in trailing):
+        # The keys differ along a dimension that is kept: each element has its own.
+        kept = table.shape[len(indices) : len(indices) + len(trailing)]
+        own = [Named(xp.arange(n), (d,)) for d, n in zip(trailing, kept, strict=True)]
+        dims = union([dims, trailing])
+        return Named(table[tuple(expand(xp, i, dims) for i in (*indices, *own))], dims)
     picked = table[tuple(expand(xp, i, dims) for i in indices)]
-    shared = [d for d in trailing if d in dims]
-    if shared:
-        raise ValueError(f"dimensions {shared} are both gathered and kept")
     return Named(picked, (*dims, *trailing))

@@ -1,0 +1,211 @@
+"""Log-masses, log-densities and draws of random variables over named dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from nesymm.compiler.expr import TRUE, Expr
+from nesymm.compiler.step import Param, RandomVariable
+from nesymm.distributions import FAMILIES
+from nesymm.exact.families import constrain, log_density, log_masses
+from nesymm.exact.montecarlo import make_distribution
+from nesymm.exact.named import Named, apply, expand, union
+from nesymm.filtering.dims import Choice
+from nesymm.filtering.world import Tables
+
+# What stands in for a parameter where the variable is not drawn: no NaN may come of it.
+_HARMLESS = {"unit": 0.5, "simplex": 0.5, "positive": 1.0, "real": 0.0, "fixed": 1.0}
+
+
+def masses(
+    low: Tables, variable: RandomVariable, dim: Choice, guard: Expr, params: tuple[Param, ...]
+) -> Named:
+    """Log-probabilities of the outcomes of a finite variable, along `dim`.
+
+    Where the variable is not drawn, it is fixed to its first outcome, which nobody reads.
+    """
+    holds = None if guard is TRUE else low.value(guard)
+    if variable.family == "categorical":
+        params = params[:1]
+    if variable.neural:
+        whole = low.value(params[0])  # type: ignore[arg-type]
+        behind = whole.array.ndim - len(whole.dims)
+        if variable.family == "bernoulli":
+            flat = (
+                whole.array.reshape(*whole.array.shape[: len(whole.dims)], -1)[..., 0]
+                if (behind)
+                else whole.array
+            )
+            arrays: tuple[Any, ...] = (constrain(jnp, "unit", flat),)
+        else:
+            arrays = (whole.array,)
+        dims = whole.dims
+    else:
+        families = FAMILIES.get(variable.family)
+        limits = families.constraints if families else ("simplex",)
+        flat_params: list[Named] = []
+        for limit, param in zip(limits, params, strict=False):
+            for e in param if isinstance(param, tuple) else (param,):
+                value = low.value(e)
+                if holds is not None:
+                    value = apply(
+                        jnp, lambda h, v, s=_HARMLESS[limit]: jnp.where(h, v, s), holds, value
+                    )
+                flat_params.append(value)
+        dims = union(v.dims for v in flat_params)
+        lined = [expand(jnp, v, dims) for v in flat_params]
+        if variable.family in ("choice", "categorical"):
+            arrays = (tuple(jnp.asarray(a, low.real) for a in lined),)
+        elif variable.family == "bernoulli":
+            arrays = (jnp.asarray(lined[0], low.real),)
+        else:
+            arrays = tuple(a[..., None] for a in lined)
+    table = log_masses(jnp, variable.family, arrays, variable.outcomes, variable.neural)
+    result = Named(table.astype(low.real), (*dims, dim))
+    if holds is None:
+        return result
+    absent = jnp.where(jnp.arange(dim.size) == 0, 0.0, -jnp.inf).astype(low.real)
+    return apply(jnp, jnp.where, holds, result, Named(absent, (dim,)))
+
+
+def family_params(
+    low: Tables,
+    variable: RandomVariable,
+    params: tuple[Param, ...],
+    holds: Named | None,
+    family: str,
+    neural: bool,
+) -> tuple[tuple[Named, ...], str]:
+    """The parameters of an infinite family; outputs of networks are mapped to constraints."""
+    about = FAMILIES[family]
+    if not neural:
+        values = []
+        for limit, param in zip(about.constraints, params, strict=True):
+            value = _param(low, param)
+            if holds is not None:
+                value = _where(holds, value, _HARMLESS[limit])
+            values.append(value)
+        return tuple(values), family
+    whole = low.value(params[0])  # type: ignore[arg-type]
+    columns = jnp.split(whole.array, len(about.params), axis=-1)
+    return tuple(
+        Named(
+            constrain(jnp, c, column[..., 0] if column.shape[-1:] == (1,) else column), whole.dims
+        )
+        for c, column in zip(about.constraints, columns, strict=True)
+    ), family
+
+
+def _param(low: Tables, param: Param) -> Named:
+    if not isinstance(param, tuple):
+        return low.value(param)
+    # A list of numbers: a vector behind the named dimensions.
+    parts = [_param(low, p) for p in param]
+    dims = union(p.dims for p in parts)
+    arrays = [expand(jnp, p, dims) for p in parts]
+    depth = max(a.ndim for a in arrays) - len(dims)
+    lead = jnp.broadcast_shapes(*(a.shape[: len(dims)] for a in arrays))
+    wide = [jnp.broadcast_to(a, (*lead, *a.shape[len(dims) :])) for a in arrays]
+    return Named(jnp.stack(wide, axis=len(dims) if depth else -1), dims)
+
+
+def _where(holds: Named, value: Named, other: float) -> Named:
+    dims = union([holds.dims, value.dims])
+    h, v = expand(jnp, holds, dims), expand(jnp, value, dims)
+    h = h.reshape(*h.shape, *(1,) * (v.ndim - h.ndim))
+    return Named(jnp.where(h, v, other), dims)
+
+
+def density(
+    low: Tables,
+    variable: RandomVariable,
+    guard: Expr,
+    params: tuple[Param, ...],
+    value: Named,
+    family: str | None = None,
+    neural: bool | None = None,
+) -> Named:
+    """The log-density of an infinite variable at a value; 0 where it is not drawn."""
+    holds = None if guard is TRUE else low.value(guard)
+    arrays, family = family_params(
+        low,
+        variable,
+        params,
+        holds,
+        family or variable.family,
+        variable.neural if neural is None else neural,
+    )
+    dims = union(v.dims for v in (*arrays, value))
+    lined = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
+    depth = max(n for _, n in lined)
+    if family == "multivariate_normal":
+        result = _multivariate(*(a for a, _ in lined))
+    else:
+        bare = [a.reshape(*a.shape, *(1,) * (depth - n)) for a, n in lined]
+        result = log_density(jnp, family, tuple(bare[:-1]), bare[-1])
+        result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
+    named = Named(result.astype(low.real), dims)
+    if holds is None:
+        return named
+    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), holds, named)
+
+
+def _behind(array: Any, named: int) -> tuple[Any, int]:
+    return array, array.ndim - named
+
+
+def _multivariate(mean: Any, covariance: Any, x: Any) -> Any:
+    import numpyro.distributions as dist
+
+    return dist.MultivariateNormal(mean, covariance_matrix=covariance).log_prob(x)
+
+
+def draw_infinite(
+    low: Tables,
+    variable: RandomVariable,
+    key: Any,
+    dims: tuple,
+    shape: tuple[int, ...],
+) -> Named:
+    """A draw per element of `dims`, from the variable's guide where it has one."""
+    import numpyro.distributions as dist
+
+    holds = None if variable.guard is TRUE else low.value(variable.guard)
+    if variable.guide is not None:
+        family, params, neural = variable.guide
+    else:
+        family, params, neural = variable.family, variable.params, variable.neural
+    arrays, _ = family_params(low, variable, params, holds, family, neural)
+    lined = [expand(jnp, v, dims) for v in arrays]
+    behind = [a.shape[len(dims) :] for a in lined]
+    if family == "multivariate_normal":
+        mean = jnp.broadcast_to(lined[0], (*shape, *behind[0]))
+        return Named(
+            dist.MultivariateNormal(
+                mean, covariance_matrix=jnp.broadcast_to(lined[1], (*shape, *behind[1]))
+            ).sample(key),
+            dims,
+        )
+    event = jnp.broadcast_shapes(*behind)
+    wide = [
+        jnp.broadcast_to(
+            jnp.asarray(a, low.real).reshape(*a.shape, *(1,) * (len(event) - len(b))),
+            (*shape, *event),
+        )
+        for a, b in zip(lined, behind, strict=True)
+    ]
+    sample = make_distribution(dist, family, wide).sample(key)
+    if not jnp.issubdtype(sample.dtype, jnp.integer):
+        sample = sample.astype(low.real)
+    return Named(sample, dims)
+
+
+REPARAMETERISED = frozenset(
+    {"normal", "uniform", "exponential", "gamma", "beta", "laplace", "lognormal", "student_t",
+     "multivariate_normal"}
+)  # fmt: skip
+
+__all__ = ["REPARAMETERISED", "density", "draw_infinite", "family_params", "jax", "masses"]

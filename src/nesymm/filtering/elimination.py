@@ -1,0 +1,197 @@
+"""Sums of products over finite variables, one variable at a time.
+
+A factor is a log-weight over some choices, side by side for all axes, sequences and
+particles. Eliminating a choice joins the factors that mention it and sums it out; what
+was joined is remembered, so that the choices can be drawn in the opposite order, jointly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nesymm.compiler.expr import Axis
+from nesymm.errors import NesymmError
+from nesymm.exact.named import Named, apply, expand, reduce, union
+from nesymm.filtering.dims import PARTICLE, Choice, cells, choices
+
+# No table over finite variables may have more cells than this (per particle).
+MAX_CELLS = 1 << 21
+
+
+class TooLarge(NesymmError):
+    """Finite variables that hang together have too many joint values."""
+
+    def __init__(self, dims: Sequence[Choice]):
+        self.dims = tuple(dims)
+        shown = ", ".join(f"{d.name} ({d.size:,})" for d in self.dims[:12])
+        more = f" and {len(self.dims) - 12} more" if len(self.dims) > 12 else ""
+        super().__init__(
+            f"these finite variables hang together and have too many joint values: {shown}{more}"
+        )
+
+
+def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
+    """log Σ exp; -inf (with slope 0) where there is nothing to sum."""
+    import jax
+
+    top = jax.lax.stop_gradient(jnp.max(array, axis=axis, keepdims=True))
+    safe = jnp.where(jnp.isfinite(top), top, 0.0)
+    total = jnp.sum(jnp.exp(array - safe), axis=axis)
+    positive = total > 0
+    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf)
+    return log + jnp.squeeze(safe, axis)
+
+
+Sum = Callable[[Any, Any, Any], Any]
+
+
+@dataclass
+class Eliminated:
+    """What is left of some factors, and how the choices can be drawn."""
+
+    total: Named
+    rest: list[Named] = field(default_factory=list)
+    joined: list[tuple[Choice, Named]] = field(default_factory=list)
+
+
+def add(jnp: Any, factors: Iterable[Named]) -> Named:
+    """The product of factors, that is, the sum of their logarithms."""
+    result: Named | None = None
+    for factor in sorted(factors, key=lambda f: cells(f.dims)):
+        result = factor if result is None else apply(jnp, jnp.add, result, factor)
+    return result if result is not None else Named(jnp.zeros(()))
+
+
+def eliminate(
+    jnp: Any,
+    factors: Sequence[Named],
+    keep: frozenset[Choice] = frozenset(),
+    sum_: Sum = logsumexp,
+    limit: int = MAX_CELLS,
+    first: frozenset[Choice] = frozenset(),
+) -> Eliminated:
+    """Sum out all choices but those in `keep`; those in `first` before the others.
+
+    Choices inside a plate (one per value of an axis) go first; then a plate whose choices
+    are gone is a product, that is, a sum of logarithms, along its axis.
+    """
+    out = Eliminated(Named(jnp.zeros(())))
+    live = list(factors)
+    open_ = {d for f in live for d in choices(f.dims)} - keep
+    while open_:
+        depth = max(len(d.plates) for d in open_)
+        now = [d for d in open_ if len(d.plates) == depth]
+        dim = min(
+            [d for d in now if d in first] or now,
+            key=lambda d: (cells(_reached(live, d)), repr(d)),
+        )
+        mine = [_close(jnp, f, dim.plates) for f in live if dim in f.dims]
+        live = [f for f in live if dim not in f.dims]
+        reached = union(f.dims for f in mine)
+        if cells(reached) > limit:
+            raise TooLarge(choices(reached))
+        table = add(jnp, mine)
+        out.joined.append((dim, table))
+        live.append(reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim]))
+        open_.remove(dim)
+    done = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
+    out.total = add(jnp, done)
+    out.rest = [f for f in live if choices(f.dims)]
+    return out
+
+
+def _reached(factors: Sequence[Named], dim: Choice) -> tuple:
+    return union(f.dims for f in factors if dim in f.dims)
+
+
+def _close(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
+    """Multiply along the plates that the next choice to go does not live in."""
+    inside = {a for d in choices(factor.dims) for a in d.plates}
+    gone = [d for d in factor.dims if isinstance(d, Axis) and d not in plates and d not in inside]
+    return reduce(jnp, jnp.sum, factor, gone)
+
+
+def components(factors: Sequence[Named]) -> list[list[int]]:
+    """Factors that share choices, directly or not, by position."""
+    groups: list[tuple[set[Choice], list[int]]] = []
+    for i, factor in enumerate(factors):
+        dims, members = set(choices(factor.dims)), [i]
+        apart = []
+        for known, inside in groups:
+            if known & dims:
+                dims |= known
+                members = inside + members
+            else:
+                apart.append((known, inside))
+        groups = [*apart, (dims, members)]
+    return [sorted(members) for _, members in groups]
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def draw(
+    jax: Any,
+    key: Any,
+    eliminated: Eliminated,
+    shape: Callable[[tuple], tuple[int, ...]],
+    ancestors: Named | None = None,
+    lanes: tuple = (),
+) -> dict[Choice, Named]:
+    """A joint draw of all eliminated choices, as positions.
+
+    With `ancestors`, particle i draws from the tables of particle `ancestors[i]`. `lanes`
+    are the dimensions along which draws are independent; `shape` knows their sizes.
+    """
+    jnp = jax.numpy
+    drawn: dict[Choice, Named] = {}
+    for number, (dim, table) in enumerate(reversed(eliminated.joined)):
+        logits = select(jnp, table, drawn, ancestors)
+        dims = (*dim.plates, *lanes)
+        logits = Named(expand(jnp, logits, (dim, *dims)), (dim, *dims))
+        noise = jax.random.uniform(
+            jax.random.fold_in(key, number), shape(dims), dtype=logits.array.dtype
+        )
+        drawn[dim] = Named(pick(jnp, logits.array, noise), dims)
+    return drawn
+
+
+def pick(jnp: Any, logits: Any, noise: Any) -> Any:
+    """A position along the first dimension with probabilities ∝ exp(logits).
+
+    `noise` is uniform on [0, 1). What has weight zero is never picked.
+    """
+    top = jnp.max(logits, axis=0, keepdims=True)
+    weights = jnp.exp(logits - jnp.where(jnp.isfinite(top), top, 0.0))
+    below = jnp.cumsum(weights, axis=0)
+    index = jnp.sum(below <= noise * below[-1:], axis=0, dtype=jnp.int32)
+    # Only where no choice has any weight can this be out of range.
+    return jnp.minimum(index, logits.shape[0] - 1)
+
+
+def select(
+    jnp: Any, table: Named, drawn: dict[Choice, Named], ancestors: Named | None = None
+) -> Named:
+    """A table at the positions drawn so far (and at the ancestors of particles)."""
+    known = [d for d in choices(table.dims) if d in drawn]
+    trace = ancestors is not None and PARTICLE in table.dims
+    if not known and not trace:
+        return table
+    indices = {d: drawn[d] for d in known}
+    if trace:
+        assert ancestors is not None
+        indices[PARTICLE] = ancestors  # type: ignore[index]
+    return pick_at(jnp, table, indices)
+
+
+def pick_at(jnp: Any, table: Named, indices: dict[Any, Named]) -> Named:
+    """An array at given positions along some of its dimensions."""
+    kept = tuple(d for d in table.dims if d not in indices)
+    dims = union([kept, *(i.dims for i in indices.values())])
+    index = []
+    for dim, size in zip(table.dims, table.array.shape, strict=False):
+        here = indices.get(dim, Named(jnp.arange(size), (dim,)))
+        index.append(expand(jnp, here, dims))
+    return Named(table.array[tuple(index)], dims)

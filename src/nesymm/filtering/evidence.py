@@ -1,0 +1,169 @@
+"""The observations of a step as factors."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from nesymm.compiler.algebra import conjuncts, const, not_
+from nesymm.compiler.expr import Axis, Expr
+from nesymm.compiler.step import ObservationDecl
+from nesymm.compiler.types import Enum, Type, join
+from nesymm.errors import NesymmError
+from nesymm.exact.named import Named, apply, reduce
+from nesymm.filtering.densities import density, masses
+from nesymm.filtering.dims import Choice
+from nesymm.filtering.elimination import pick_at
+from nesymm.filtering.plan import Plan, at_place, places, reads
+from nesymm.filtering.world import Moment, Tables, log_truth, outcome_codes
+from nesymm.language.program import At, AtLast, During, Now
+
+
+def active(moment: Moment, observation: ObservationDecl) -> Named | None:
+    """Where an observation is made at this step; None: for every sequence."""
+    time = moment.time
+    match observation.when:
+        case Now() | None:
+            return None
+        case At(index):
+            return Named(jnp.asarray(time == index))
+        case During(first, end):
+            inside = jnp.asarray(time >= first)
+            return Named(inside if end is None else inside & (time <= end))
+        case AtLast():
+            return apply(jnp, jnp.equal, Named(jnp.asarray(time)), moment.last)
+    raise TypeError(observation.when)
+
+
+def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
+    """Where an observation has a value at this step; None: everywhere."""
+    masks = [active(moment, observation)]
+    if observation.value is None:
+        if observation.name not in moment.seen:
+            return Named(jnp.asarray(False))
+        masks.append(moment.masks.get(observation.name))
+    result: Named | None = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else apply(jnp, jnp.logical_and, result, mask)
+    return result
+
+
+def observed_type(observation: ObservationDecl, i: int) -> Type:
+    """The type of what an observation says in its column i."""
+    if observation.value is not None:
+        return const(observation.value[i]).type
+    type_: Type | None = observation.branches[0].values[i].type
+    for branch in observation.branches[1:]:
+        type_ = join(type_, branch.values[i].type) if type_ is not None else None
+    if type_ is None:
+        raise NesymmError(f"the values of {observation.name} have no common type")
+    return type_
+
+
+def told(low: Tables, moment: Moment, observation: ObservationDecl, i: int) -> tuple[Named, Type]:
+    """What an observation says, and its type."""
+    type_ = observed_type(observation, i)
+    if observation.value is None:
+        return moment.seen[observation.name][i], type_
+    return low.value(const(observation.value[i])), type_
+
+
+def same(low: Tables, a: Named, a_type: Type, b: Named, b_type: Type) -> Named:
+    """Where two arrays hold the same value."""
+    if isinstance(a_type, Enum) and isinstance(b_type, Enum):
+        both = join(a_type, b_type)
+        assert both is not None
+        a, b = low.recode(a, a_type, both), low.recode(b, b_type, both)
+    return apply(jnp, jnp.equal, a, b)
+
+
+def never_made(moment: Moment, observation: ObservationDecl) -> bool:
+    return observation.value is None and observation.name not in moment.seen
+
+
+def evidence_factors(low: Tables, plan: Plan, moment: Moment) -> list[tuple[str, Named]]:
+    """The log-likelihoods of all observations, by name."""
+    out: list[tuple[str, Named]] = []
+    for observation in plan.step.observations:
+        if never_made(moment, observation):
+            continue
+        mask = seen(moment, observation)
+        for factor in _factors(low, plan, moment, observation):
+            if mask is not None:
+                factor = apply(jnp, lambda m, f: jnp.where(m, f, 0.0), mask, factor)
+            out.append((observation.name, factor))
+    return out
+
+
+def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
+    if observation.axes and plan.split & reads(observation.expressions()):
+        # Elements that are told apart are observed one by one.
+        out = []
+        for position, key in enumerate(places(observation.axes)):
+            for factor in _single(low, plan, moment, observation, key):
+                out.append(_at_position(factor, observation.axes, position))
+        return out
+    return _single(low, plan, moment, observation, None)
+
+
+def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
+    """One element of a factor along the axes that data have."""
+    for axis in reversed(axes):
+        index = position % axis.size
+        position //= axis.size
+        if axis in factor.dims:
+            factor = pick_at(jnp, factor, {axis: Named(jnp.asarray(index))})
+    return factor
+
+
+def _single(
+    low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl, key: tuple | None
+) -> list[Named]:
+    def here(expr: Expr) -> Expr:
+        return expr if key is None else at_place(expr, observation.axes, key)
+
+    if not observation.is_value:
+        holds = here(observation.holds)
+        if observation.value is None:
+            value = low.value(holds)
+            return [
+                log_truth(apply(jnp, jnp.equal, value, moment.seen[observation.name][0]), low.real)
+            ]
+        # A conjunction that is known to hold is one factor per conjunct.
+        parts = (
+            conjuncts(holds)
+            if observation.value
+            else tuple(not_(p) for p in (holds.args if holds.op == "or" else (holds,)))
+        )
+        return [log_truth(low.value(p), low.real) for p in parts] or [
+            Named(jnp.zeros((), low.real))
+        ]
+    total = Named(jnp.asarray(-jnp.inf, low.real))
+    for branch in reversed(observation.branches):
+        weight = Named(jnp.zeros((), low.real))
+        for i, value in enumerate(branch.values):
+            said, type_ = told(low, moment, observation, i)
+            weight = apply(jnp, jnp.add, weight, _value_factor(low, plan, here(value), said, type_))
+        condition = low.value(here(branch.condition))
+        total = apply(jnp, jnp.where, condition, weight, total)
+    return [total]
+
+
+def _value_factor(low: Tables, plan: Plan, value: Expr, said: Named, type_: Type) -> Named:
+    if value.op == "rv" and value.data in plan.variables:
+        variable = plan.variables[value.data]
+        if variable.finite and value.data in plan.emitted:
+            dim = Choice("rv", value.data, variable.axes, len(variable.outcomes))
+            table = masses(low, variable, dim, variable.guard, variable.params)
+            codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
+            match = same(low, codes, variable.type, said, type_)
+            position = reduce(jnp, lambda a, axis: jnp.argmax(a, axis[0]), match, [dim])
+            inside = reduce(jnp, jnp.any, match, [dim])
+            chosen = pick_at(jnp, table, {dim: position})
+            return apply(jnp, lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
+        if not variable.finite:
+            return density(low, variable, variable.guard, variable.params, said)
+    return log_truth(same(low, low.value(value), value.type, said, type_), low.real)
+
+
+__all__ = ["active", "evidence_factors", "never_made", "observed_type", "seen", "told"]

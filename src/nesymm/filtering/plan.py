@@ -1,0 +1,243 @@
+"""How one phase of a program is run: what is solved exactly, what is drawn ahead.
+
+Finite variables are *solved*: their joint posterior is computed and drawn from. Infinite
+ones, and finite ones that cannot be solved, are drawn *ahead*, from their prior or guide,
+and the evidence then weighs them. A variable that is observed and read nowhere else is
+*emitted*: it only contributes its density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from nesymm.compiler.algebra import const
+from nesymm.compiler.axes import substitute
+from nesymm.compiler.expr import Axis, Expr, postorder
+from nesymm.compiler.step import ObservationDecl, Param, QueryDecl, RandomVariable, StepProgram
+from nesymm.compiler.types import domain
+from nesymm.filtering.densities import REPARAMETERISED
+from nesymm.filtering.phases import unroll
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One phase, prepared.
+
+    `split` are enumerated variables whose elements are told apart; `tied` those drawn ahead
+    whose parameters depend on solved ones; `scored` those whose slope is a score. `beliefs`
+    are static variables that stay marginalised; those in `fresh` are first met here.
+    """
+
+    step: StepProgram
+    variables: Mapping[str, RandomVariable]
+    solved: tuple[RandomVariable, ...]
+    ahead: tuple[RandomVariable, ...]
+    emitted: frozenset[str]
+    beliefs: frozenset[str]
+    split: frozenset[str]
+    tied: frozenset[str]
+    scored: frozenset[str]
+    always: frozenset[str]
+    fresh: tuple[RandomVariable, ...]
+
+    @property
+    def enumerated(self) -> frozenset[str]:
+        return frozenset(v.name for v in self.solved) | self.beliefs
+
+
+def make_plan(
+    step: StepProgram,
+    statics: Mapping[str, RandomVariable],
+    solve: frozenset[str],
+    beliefs: frozenset[str],
+    tested: frozenset[str],
+    always: frozenset[str],
+) -> Plan:
+    """Sort the variables of a phase. `solve` names those that may be enumerated."""
+    emitted = emitted_variables(step)
+    solved = tuple(
+        v
+        for v in step.variables
+        if v.finite and v.name in solve and v.name not in emitted and v.name not in beliefs
+    )
+    names = frozenset(v.name for v in solved) | beliefs
+    ahead = tuple(v for v in step.variables if v.name not in names and v.name not in emitted)
+    variables = {**statics, **{v.name: v for v in step.variables}}
+    split = split_variables(step, variables, names)
+    step = replace(
+        step,
+        observations=tuple(_unroll_observation(o, split) for o in step.observations),
+        queries=tuple(_unroll_query(q, split) for q in step.queries),
+    )
+    variables = {n: _unroll_variable(v, split) for n, v in variables.items()}
+    tied = frozenset(v.name for v in ahead if names & reads(v.expressions()))
+    scored = frozenset(
+        v.name
+        for v in ahead
+        if v.finite or v.name in tied or v.name in tested or v.family not in REPARAMETERISED
+    )
+    return Plan(
+        step,
+        variables,
+        tuple(variables[v.name] for v in solved),
+        tuple(variables[v.name] for v in ahead),
+        emitted,
+        beliefs,
+        split,
+        tied,
+        scored,
+        always,
+        tuple(variables[v.name] for v in step.variables if v.name in beliefs),
+    )
+
+
+def reads(exprs: Iterable[Expr]) -> set[str]:
+    """The random variables that expressions mention."""
+    return {n.data for n in postorder(list(exprs)) if n.op == "rv"}
+
+
+def emitted_variables(step: StepProgram) -> frozenset[str]:
+    """Variables that one observation gives the value of, and that nothing else reads."""
+    direct: dict[str, int] = {}
+    rest: list[Expr] = []
+    for observation in step.observations:
+        found: set[str] = set()
+        rest.append(observation.holds)
+        for branch in observation.branches:
+            rest.append(branch.condition)
+            for value in branch.values:
+                if value.op == "rv" and _at_own_place(value, observation.axes):
+                    found.add(value.data)
+                    rest += value.args
+                else:
+                    rest.append(value)
+        for name in found:
+            direct[name] = direct.get(name, 0) + 1
+    rest += [e for v in step.variables for e in v.expressions()]
+    rest += [e for q in step.queries for e in q.expressions()]
+    rest += [e for s in step.slots for e in (s.present, *s.values)]
+    rest += [f.condition for f in step.flags]
+    elsewhere = reads(rest)
+    return frozenset(n for n, count in direct.items() if count == 1 and n not in elsewhere)
+
+
+def _at_own_place(value: Expr, axes: tuple[Axis, ...]) -> bool:
+    keys = [a.data for a in value.args if a.op == "axis"]
+    return len(keys) == len(value.args) == len(set(keys)) and set(keys) <= set(axes)
+
+
+# ---------------------------------------------------------------- elements told apart
+
+
+def split_variables(
+    step: StepProgram, variables: Mapping[str, RandomVariable], names: frozenset[str]
+) -> frozenset[str]:
+    """Enumerated variables whose elements some condition ties together, or picks out."""
+    groups: list[set[str]] = []
+    split: set[str] = set()
+    sources: list[tuple[set[str], list[Expr]]] = [
+        *(({v.name}, list(v.expressions())) for v in variables.values() if v.name in names),
+        *((set(), list(v.expressions())) for v in variables.values() if v.name not in names),
+        *((set(), list(o.expressions())) for o in step.observations),
+        *((set(), list(q.expressions())) for q in step.queries),
+    ]
+    for own, exprs in sources:
+        found = {n for n in own if variables[n].axes}
+        for node in postorder(exprs):
+            if node.op == "rv" and node.data in names and node.args:
+                found.add(node.data)
+                keys = tuple(a.data if a.op == "axis" else None for a in node.args)
+                if keys != variables[node.data].axes:
+                    split.add(node.data)
+        groups.append(found)
+    changed = True
+    while changed:
+        changed = False
+        for group in groups:
+            if group & split and not group <= split:
+                split |= group
+                changed = True
+    return frozenset(split)
+
+
+def _unroll_observation(observation: ObservationDecl, split: frozenset[str]) -> ObservationDecl:
+    names = set(split)
+    branches = tuple(
+        replace(
+            b,
+            condition=unroll(b.condition, names),
+            values=tuple(unroll(v, names) for v in b.values),
+        )
+        for b in observation.branches
+    )
+    return replace(observation, holds=unroll(observation.holds, names), branches=branches)
+
+
+def _unroll_query(query: QueryDecl, split: frozenset[str]) -> QueryDecl:
+    names = set(split)
+    return replace(
+        query,
+        holds=unroll(query.holds, names),
+        values=tuple(unroll(v, names) for v in query.values),
+    )
+
+
+def _unroll_variable(variable: RandomVariable, split: frozenset[str]) -> RandomVariable:
+    names = set(split)
+
+    def one(param: Param) -> Param:
+        return tuple(map(one, param)) if isinstance(param, tuple) else unroll(param, names)  # type: ignore[arg-type]
+
+    return replace(
+        variable, guard=unroll(variable.guard, names), params=tuple(map(one, variable.params))
+    )
+
+
+def places(axes: tuple[Axis, ...]) -> Iterator[tuple]:
+    from itertools import product
+
+    return product(*(domain(a.type) for a in axes))
+
+
+def at_place(expr: Expr, axes: tuple[Axis, ...], key: tuple) -> Expr:
+    return substitute(expr, {a: const(k) for a, k in zip(axes, key, strict=True)})
+
+
+# ---------------------------------------------------------------- what must be scored
+
+
+_TESTS = {"eq", "lt", "le", "floor", "ceiling", "round", "truncate", "sign", "lookup"}
+
+
+def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
+    """Variables whose values reach a comparison, at once or by way of the state.
+
+    A comparison has no slope: where a draw reaches one, its distribution is scored.
+    """
+    programs = tuple(programs)
+    found: set[str] = set()
+    slots: set[tuple[str, object]] = set()
+
+    def mark(exprs: Iterable[Expr]) -> bool:
+        size = len(found) + len(slots)
+        for node in postorder(list(exprs)):
+            if node.op == "rv":
+                found.add(node.data)
+            elif node.op == "slot" and node.data[1] != "present":
+                slots.add(node.data)
+        return len(found) + len(slots) > size
+
+    for program in programs:
+        for node in program.nodes():
+            if node.op in _TESTS or node.op in ("slot", "rv", "param"):
+                mark(node.args)
+    changed = True
+    while changed:
+        changed = False
+        for program in programs:
+            for slot in program.slots:
+                for i, value in enumerate(slot.values):
+                    if (slot.name, i) in slots:
+                        changed |= mark([value])
+    return frozenset(found)

@@ -1,0 +1,327 @@
+"""What the leaves of expressions mean inside one step of a filter.
+
+A `Moment` is what is known of a step: its time, inputs and observations. A `World` adds
+the previous state and the random variables, each of which has a value per particle, or
+is enumerated along a dimension of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nesymm.compiler.algebra import is_const
+from nesymm.compiler.expr import Axis, Expr, System
+from nesymm.compiler.step import RandomVariable, StepProgram
+from nesymm.compiler.types import Enum, Int, Type, domain
+from nesymm.errors import NesymmError
+from nesymm.exact.lower import Lowering
+from nesymm.exact.named import Named, apply, expand, union
+from nesymm.filtering.dims import Choice, cells, choices
+from nesymm.filtering.elimination import MAX_CELLS, TooLarge
+
+# A condition over more joint values than this is given a name of its own.
+_NAMED_ABOVE = 64
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is given at one step.
+
+    `inputs` and `seen` hold per name the columns of the input or observation; `masks` say
+    where they are there (None: everywhere). `last` is the last step of each sequence.
+    """
+
+    time: Any
+    last: Any
+    inputs: Mapping[str, tuple[Named, ...]]
+    seen: Mapping[str, tuple[Named, ...]]
+    masks: Mapping[str, Named | None]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Networks and parameters, and the networks already evaluated for all arguments."""
+
+    parameters: Mapping[str, Any]
+    networks: Mapping[str, Callable[..., Any]]
+    lifted: Mapping[tuple, Named] = field(default_factory=dict)
+
+
+class World:
+    """The leaves of expressions in one step.
+
+    `values` are random variables with a value per particle; those in `enumerated` run along
+    a choice. Elements of those in `split` are told apart; the others are treated alike
+    along their axes. Any other variable is drawn by `draw` when it is first read.
+    """
+
+    def __init__(
+        self,
+        step: StepProgram,
+        moment: Moment,
+        binding: Binding,
+        slots: Mapping[tuple[str, Any], Named],
+        values: dict[str, Named],
+        enumerated: frozenset[str] = frozenset(),
+        split: frozenset[str] = frozenset(),
+        draw: Callable[[Tables, RandomVariable], Named] | None = None,
+        variables: Mapping[str, RandomVariable] | None = None,
+        slot_domains: Mapping[tuple[str, Any], tuple] | None = None,
+    ):
+        self.step = step
+        self.moment = moment
+        self.binding = binding
+        self.slots = slots
+        self.values = values
+        self.enumerated = enumerated
+        self.split = split
+        self.draw = draw
+        self.variables = variables or {v.name: v for v in step.variables}
+        self.slot_axes = {s.name: s.axes for s in step.slots}
+        self.slot_domains = slot_domains or {}
+
+    def leaf(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        match expr.op:
+            case "time":
+                return Named(jnp.asarray(self.moment.time, dtype=low.whole))
+            case "input":
+                return self._input(*expr.data)
+            case "given":
+                mask = self.moment.masks.get(expr.data)
+                return Named(jnp.asarray(expr.data in self.moment.inputs)) if mask is None else mask
+            case "slot":
+                return self._slot(low, expr, keys)
+            case "rv":
+                return self._variable(low, expr, keys)
+            case "param":
+                return self._parameter(low, expr, keys)
+            case "neural":
+                return self._neural(low, expr, keys)
+            case "lfp":
+                return low.fixpoint(expr.data[0])[expr.data[1]]
+        raise TypeError(f"no value for `{expr.op}`")
+
+    def _input(self, name: str, column: Any) -> Named:
+        if isinstance(column, str) and column != "now":
+            name, column = f"{name}@{column}", "now"
+        return self.moment.inputs[name][0 if isinstance(column, str) else column]
+
+    def _slot(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        name, column = expr.data
+        axes = self.slot_axes[name]
+        if expr.data in self.slot_domains:
+            values = self.slot_domains[expr.data]
+            codes = np.asarray([_code(expr.type, v) for v in values])
+            return low.elements("slot", expr.data, axes, codes, expr, keys)
+        if expr.data not in self.slots:
+            # At the first step nothing came before; what reads this is never used.
+            return Named(jnp.zeros((), dtype=low._dtype(expr.type)))
+        return low.at_keys(self.slots[expr.data], axes, expr, keys)
+
+    def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        name = expr.data
+        variable = self.variables.get(name)
+        if variable is None or (variable.guard.op == "const" and not variable.guard.data):
+            return Named(jnp.zeros((), dtype=low._dtype(expr.type)))
+        if name in self.enumerated:
+            codes = outcome_codes(variable)
+            if name in self.split:
+                return low.elements("rv", name, variable.axes, codes, expr, keys)
+            if tuple(a.data for a in expr.args if a.op == "axis") != variable.axes:
+                raise AssertionError(f"{name} is read at keys of its own")
+            dim = Choice("rv", name, variable.axes, len(codes))
+            return Named(jnp.asarray(codes), (dim,))
+        if name not in self.values:
+            if self.draw is None:
+                raise AssertionError(f"{name} has no value")
+            self.values[name] = self.draw(low, variable)
+        return low.at_keys(self.values[name], variable.axes, expr, keys)
+
+    def _parameter(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        value = jnp.asarray(self.binding.parameters[expr.data], dtype=low.real)
+        axes = next(p.axes for p in self.step.parameters if p.name == expr.data)
+        return low.at_keys(Named(value, axes), axes, expr, keys)
+
+    def _neural(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        net, output = expr.data
+        table = self.binding.lifted.get(lift_key(expr))
+        if table is not None:
+            indices = [
+                low.index(k, _index_type(a.type)) for k, a in zip(keys, expr.args, strict=True)
+            ]
+            dims = union(i.dims for i in indices)
+            result = Named(table.array[tuple(expand(jnp, i, dims) for i in indices)], dims)
+        else:
+            result = call_network(self.binding.networks, net, keys)
+        if output is None:
+            return result
+        array = result.array
+        behind = array.ndim - len(result.dims)
+        flat = array.reshape(*array.shape[: len(result.dims)], -1) if behind else array[..., None]
+        return Named(flat[..., output], result.dims)
+
+
+def call_network(networks: Mapping[str, Any], name: str, args: tuple[Named, ...]) -> Named:
+    """A network on arrays of arguments: it is written for one, and mapped over the rest."""
+    if name not in networks:
+        given = ", ".join(networks) or "none"
+        raise NesymmError(f"the network {name} is not given (given: {given})")
+    dims = union(a.dims for a in args)
+    arrays = [expand(jnp, a, dims) for a in args]
+    function = networks[name]
+    if not dims:
+        return Named(jnp.asarray(function(*arrays)))
+    lead = jnp.broadcast_shapes(*(a.shape[: len(dims)] for a in arrays))
+    flat = [
+        jnp.broadcast_to(a, (*lead, *a.shape[len(dims) :])).reshape(-1, *a.shape[len(dims) :])
+        for a in arrays
+    ]
+    result = jnp.asarray(jax.vmap(function)(*flat))
+    return Named(result.reshape(*lead, *result.shape[1:]), dims)
+
+
+def lift_key(expr: Expr) -> tuple:
+    return (expr.data[0], tuple(a.type for a in expr.args))
+
+
+def _index_type(type_: Type) -> Int | Enum:
+    return type_ if isinstance(type_, Int | Enum) else Int(0, 1)
+
+
+def outcome_codes(variable: RandomVariable) -> np.ndarray:
+    """The values of a finite variable as arrays hold them."""
+    return np.asarray([_code(variable.type, v) for v in variable.outcomes])
+
+
+def _code(type_: Type, value: Any) -> Any:
+    return type_.values.index(value) if isinstance(type_, Enum) else value
+
+
+class Tables(Lowering):
+    """Evaluates expressions over enumerated dimensions; keeps their tables small.
+
+    A condition over many joint values is replaced by a choice of its own, true or false,
+    and a factor that ties it to what it stands for: `factors` collects these.
+    """
+
+    def __init__(self, world: World, real: Any, limit: int = MAX_CELLS):
+        super().__init__(jnp, world, real)
+        self.world = world
+        self.limit = limit
+        self.factors: list[Named] = []
+        self.fixpoints: dict[int, list[Named]] = {}
+
+    def _node(self, expr: Expr) -> Named:
+        args = tuple(self.memo[id(a)] for a in expr.args)
+        if expr.op in ("and", "or") and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
+            result = self._connective(expr.op, args)
+        else:
+            self._check(union(a.dims for a in args))
+            result = super()._node(expr)
+        self._check(result.dims)
+        return result
+
+    def _check(self, dims: tuple) -> None:
+        if cells(dims) > self.limit:
+            raise TooLarge(choices(dims))
+
+    def _connective(self, op: str, args: tuple[Named, ...]) -> Named:
+        """and/or of many conditions, a few at a time."""
+        both = jnp.logical_and if op == "and" else jnp.logical_or
+        small = sorted(args, key=lambda a: cells(a.dims))
+        result = small[0]
+        for arg in small[1:]:
+            if cells(union([result.dims, arg.dims])) > _NAMED_ABOVE:
+                result, arg = self.named(result), self.named(arg)
+            result = apply(jnp, both, result, arg)
+        return result
+
+    def named(self, condition: Named) -> Named:
+        """The same condition as a choice of its own."""
+        if cells(condition.dims) <= 2:
+            return condition
+        axes = tuple(d for d in condition.dims if isinstance(d, Axis))
+        inside = {a for d in choices(condition.dims) for a in d.plates}
+        dim = Choice("aux", len(self.factors), tuple(a for a in axes if a in inside), 2)
+        truth = Named(jnp.asarray([False, True]), (dim,))
+        self.factors.append(log_truth(apply(jnp, jnp.equal, truth, condition), self.real))
+        return truth
+
+    # ------------------------------------------------------------ keys and elements
+
+    def at_keys(
+        self, table: Named, axes: tuple[Axis, ...], expr: Expr, keys: tuple[Named, ...]
+    ) -> Named:
+        """An array with named axes, at the keys of a reference to it."""
+        if not axes or not any(a in table.dims for a in axes):
+            return table
+        full = [d for d in table.dims if d not in axes]
+        array = expand(jnp, table, (*axes, *full))
+        sizes = tuple(a.size for a in axes)
+        array = jnp.broadcast_to(array, (*sizes, *array.shape[len(axes) :]))
+        return self.gather(array, axes, keys, expr.args, tuple(full))
+
+    def elements(
+        self,
+        kind: str,
+        name: Any,
+        axes: tuple[Axis, ...],
+        codes: np.ndarray,
+        expr: Expr,
+        keys: tuple[Named, ...],
+    ) -> Named:
+        """The value of an enumerated thing whose elements are told apart."""
+        values = jnp.asarray(codes)
+        if all(is_const(a) for a in expr.args):
+            key = tuple(a.data for a in expr.args)
+            return Named(values, (Choice(kind, name, key, len(codes)),))
+        from itertools import product
+
+        result: Named | None = None
+        for key in product(*(domain(a.type) for a in axes)):
+            here = Named(values, (Choice(kind, name, key, len(codes)),))
+            if result is None:
+                result = here
+                continue
+            same = Named(jnp.asarray(True))
+            for k, value, source, axis in zip(keys, key, expr.args, axes, strict=True):
+                wanted = self.constant(value, axis.type)
+                got = self.recode(k, source.type, axis.type)
+                same = apply(jnp, jnp.logical_and, same, apply(jnp, jnp.equal, got, wanted))
+            self._check(union([same.dims, here.dims, result.dims]))
+            result = apply(jnp, jnp.where, same, here, result)
+        assert result is not None
+        return result
+
+    # ------------------------------------------------------------ positive cycles
+
+    def fixpoint(self, system: System) -> list[Named]:
+        """The least fixpoint of mutually recursive conditions, by rounds."""
+        if id(system) in self.fixpoints:
+            return self.fixpoints[id(system)]
+        current = [Named(jnp.asarray(False)) for _ in system.definitions]
+        for _ in system.definitions:
+            inner = Tables(self.world, self.real, self.limit)
+            inner.factors = self.factors
+            inner.fixpoints = {**self.fixpoints, id(system): current}
+            current = [inner.value(d) for d in system.definitions]
+        self.fixpoints[id(system)] = current
+        return current
+
+
+def log_truth(condition: Named, real: Any) -> Named:
+    """0 where a condition holds, else -inf."""
+    return Named(
+        jnp.where(condition.array, jnp.asarray(0.0, real), jnp.asarray(-jnp.inf, real)),
+        condition.dims,
+    )
+
+
+def log_not(condition: Named, real: Any) -> Named:
+    return log_truth(Named(jnp.logical_not(condition.array), condition.dims), real)
