@@ -35,7 +35,7 @@ format: $(VENV)/.dev  ## Format the code and sort the imports
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.base  ## Run every benchmark in benchmarks/
-	@for file in $(sort $(wildcard benchmarks/bench_*.py)); do \
+	@for file in $(sort $(wildcard benchmarks/*.py)); do \
 	    echo "$$file"; $(BIN)/python "$$file" || exit 1; \
 	done
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from nesymm.errors import NesymmError
@@ -22,7 +23,7 @@ def answer(
     samples: int,
     seed: int,
 ) -> dict[str, Any]:
-    """The answers as JSON has them."""
+    """The answers as JSON has them, and the `reason` for the method."""
     model = compile(programs, constants=constants, networks=load_networks(networks))
     if model.step.temporal:
         raise NesymmError(
@@ -68,19 +69,26 @@ def load_networks(place: str | None) -> dict[str, Callable[..., Any]]:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(import_module(module_name), attribute)
-    except ImportError as error:
-        raise NesymmError(f"`--networks {place}`: {error}") from None
-    except AttributeError:
-        raise NesymmError(
-            f"`--networks {place}`: {module_name} has no object called {attribute}"
-        ) from None
+        module = import_module(module_name)
+    except Exception as error:  # the module is not ours, and can go wrong in any way
+        raise NesymmError(f"`--networks {place}`: {_what_went_wrong(error)}") from None
+    if not hasattr(module, attribute):
+        raise NesymmError(f"`--networks {place}`: {module_name} has no object called {attribute}")
+    found = getattr(module, attribute)
     if not isinstance(found, Mapping) or not all(callable(f) for f in found.values()):
         raise NesymmError(
             f"`--networks {place}`: expected a dictionary from network names to functions, "
             f"received {type(found).__name__}"
         )
     return dict(found)
+
+
+def _what_went_wrong(error: Exception) -> str:
+    """An error while a module is imported, with the line of the module where it arose."""
+    if isinstance(error, ImportError | SyntaxError):
+        return str(error)  # says where
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
 
 
 def rows(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:

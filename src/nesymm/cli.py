@@ -129,7 +129,7 @@ def query(
     samples: Annotated[
         int, typer.Option(min=2, help="Samples, where something has no closed form.")
     ] = 10_000,
-    seed: Annotated[int, typer.Option(help="The seed of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The seed of the samples.")] = 0,
     networks: Annotated[
         str | None,
         typer.Option(metavar="MODULE:OBJECT", help="A dictionary of networks by name."),
@@ -141,13 +141,14 @@ def query(
 
         programs = _read(files)
         result = answer(programs, _constants(const), networks, method, samples, seed)
+        reason = result.pop("reason")
         if json:
             _print_json(result)
             return
         found = rows(result)
         width = max((len(name) for name, _ in found), default=0)
         _print(*(_text(f"{name:>{width}}:  {value}") for name, value in found))
-        typer.echo(f"({result['method']}: {result['reason']})", err=True)
+        typer.echo(f"({result['method']}: {reason})", err=True)
 
 
 # ---------------------------------------------------------------- reading and compiling

@@ -11,6 +11,9 @@ from nesymm.errors import NesymmError
 
 if TYPE_CHECKING:
     from nesymm.exact.posterior import Posterior, Solver
+    from nesymm.filtering.filter import Filter
+    from nesymm.filtering.methods import Method
+    from nesymm.filtering.result import Filtered
     from nesymm.language.program import CheckedProgram
     from nesymm.language.terms import Program
 
@@ -26,6 +29,7 @@ class Model:
     networks: Mapping[str, Network]
     parameters: dict[str, Any]
     _solvers: dict[Any, Solver] = field(default_factory=dict, repr=False)
+    _filters: dict[Any, Filter] = field(default_factory=dict, repr=False)
 
     # ------------------------------------------------------------ inference
 
@@ -70,9 +74,6 @@ class Model:
         method: str = "auto",
     ) -> Any:
         """log P(query | evidence) as a JAX number: differentiable in parameters and networks."""
-        import jax
-        import jax.numpy as jnp
-
         from nesymm.exact.names import canonical
         from nesymm.exact.posterior import EVIDENCE, FIRST_QUERY
         from nesymm.exact.weights import Given
@@ -90,11 +91,41 @@ class Model:
             {**(inputs or {}), **(data or {})},
         )
         at = FIRST_QUERY + names.index(name)
-        exact = jax.lax.stop_gradient(solver.log_values(given, jnp))
-        # Slopes from weights kept off zero, the value from the weights as they are.
-        slope = solver.log_values(given, jnp, floor=True)
-        slope = slope[at] - slope[EVIDENCE]
-        return exact[at] - exact[EVIDENCE] + slope - jax.lax.stop_gradient(slope)
+        values = solver.differentiable_log_values(given)
+        return values[at] - values[EVIDENCE]
+
+    def filter(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        method: Method | str = "auto",
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+        errors: str = "raise",
+    ) -> Filtered:
+        """Filter a batch of sequences: log-evidence and the probabilities of the queries.
+
+        `data` holds arrays with a leading batch axis under the names of inputs and
+        observations; what is missing is NaN, None or masked. `length` is the number of steps
+        of each sequence, `horizon` the last step where no array says it. A sequence that
+        fails raises `FilterError`, or with `errors="keep"` is listed in `failures`.
+        """
+        from nesymm.filtering.filter import Filter
+        from nesymm.filtering.methods import parse_method
+
+        chosen = parse_method(method) if isinstance(method, str) else method
+        if chosen not in self._filters:
+            self._filters[chosen] = Filter(self.step, chosen)
+        return self._filters[chosen](
+            data,
+            parameters=self.parameters,
+            networks=self.networks,
+            horizon=horizon,
+            length=length,
+            seed=seed,
+            errors=errors,
+        )
 
     def _given(self, data: Mapping[str, Any] | None, inputs: Mapping[str, Any] | None) -> Any:
         from nesymm.exact.weights import Given

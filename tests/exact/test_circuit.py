@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -274,6 +275,59 @@ def test_large_batches_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -
     blocks = circuit.log_values(w), circuit.marginals(w, 0), *circuit.most_probable(w, 0)
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_batches_in_jax_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = random_case(seeded(RICH[0]))
+    circuit = compile_formula(case.formula, case.roots)
+    w = logs(np.stack([random_weights(case, s) for s in range(101)]))
+
+    def loss(w: jax.Array) -> jax.Array:
+        values = circuit.log_values(w)
+        return jnp.where(values > -jnp.inf, values, 0).sum()
+
+    with jax.enable_x64(True):
+        # No block is wider than this; nothing else has been compiled for such a batch.
+        monkeypatch.setattr("nesymm.exact.circuits.compiled._CACHE", 1)
+        found, slopes = circuit.log_values(jnp.asarray(w)), jax.grad(loss)(jnp.asarray(w))
+        np.testing.assert_allclose(found, circuit.log_values(w), rtol=1e-12)
+        np.testing.assert_allclose(slopes[:8], jax.grad(loss)(jnp.asarray(w[:8])), atol=1e-12)
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_tiny_values_do_not_underflow(xp: Any, dtype: str) -> None:
+    """What no number can hold has a logarithm; also next to rows that need no care."""
+    count = 400
+    f = Formula([2] * count)
+    every = f.and_(f.literal(i, 1) for i in range(count))
+    odd = f.and_(f.literal(i, 1) for i in range(1, count, 2))
+    some = f.or_(f.literal(i, 1) for i in range(count))
+    circuit = compile_formula(f, [every, odd, some, f.false])
+    chances = np.array([1e-3, 0.5, 0.999, 0.0])
+    with jax.enable_x64(dtype == "float64"):
+        rows = np.tile(np.stack([logs(1 - chances), logs(chances)], axis=-1), (1, count))
+        found = circuit.log_values(xp.asarray(rows, dtype))
+        assert found.dtype == dtype
+        p = logs(chances)
+        with np.errstate(divide="ignore"):
+            some_of = np.log(-np.expm1(count * np.log1p(-chances)))
+        none = np.full(4, -np.inf)
+        expected = np.stack([count * p, count / 2 * p, some_of, none], axis=-1)
+        close = 3e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(found, expected, rtol=close, atol=close)
+
+
+def test_impossible_values_are_quick_where_nothing_underflows() -> None:
+    """A zero among moderate weights is a zero; the logarithms are not needed for it."""
+    from nesymm.exact.circuits import numpy_passes, queries
+
+    f = Formula([2, 2])
+    circuit = compile_formula(f, [f.and_([f.literal(0, 1), f.literal(1, 1)])])
+    columns = logs(np.array([[1.0], [0.0], [0.5], [0.5]]))
+    values, trusted = queries.plainly(np, numpy_passes, circuit.schedule.tables, columns)
+    assert trusted
+    assert values[0, 0] == -np.inf
 
 
 def test_variables_with_many_values() -> None:

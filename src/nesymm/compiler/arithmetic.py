@@ -35,7 +35,7 @@ def _power(x: Any, y: Any) -> Any:
 
 
 # As ProbLog computes: `/` gives a real number, `//` and `mod` round down, `round` rounds
-# halves to even.
+# halves to even, and a sign is a whole number.
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda x: -x,
     "abs": abs,
@@ -51,7 +51,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "ceiling": lambda x: math.ceil(x),
     "round": round,
     "truncate": lambda x: math.trunc(x),
-    "sign": lambda x: (x > 0) - (x < 0) if isinstance(x, int) else math.copysign(1.0, x) * (x != 0),
+    "sign": lambda x: (x > 0) - (x < 0),
     "float": float,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -131,7 +131,7 @@ def _result_type(op: str, types: list) -> Type:
         case "sqrt" | "exp":
             return Real(0, INF)
         case "sign":
-            return like(a, a, -1, 1)
+            return Int(-1, 1)
         case "tanh" | "sin" | "cos":
             return Real(-1, 1)
         case "pow":

@@ -12,6 +12,7 @@ from nesymm.compiler.algebra import const, eq, le
 from nesymm.compiler.expr import TIME, Expr
 from nesymm.compiler.runtime import V, compile_term, has_symbol, is_ground, key_of, parts, shift
 from nesymm.errors import Span
+from nesymm.language.builtins import AGGREGATES
 from nesymm.language.program import (
     At,
     Atom,
@@ -36,6 +37,9 @@ from nesymm.language.program import (
 )
 from nesymm.language.terms import Term, Var, subterms
 from nesymm.language.values import heads, valued_variables
+
+# The collections that have each solution once. The others have one item per proof.
+DISTINCT = frozenset({"all", *AGGREGATES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class CollectLit:
     result: Any
     span: Span | None
     site: str
+    timed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,10 @@ class DrawLit:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceLit:
-    """Call the body predicate, then require option `option` of the choice `number`."""
+    """Call the body predicate, then require option `option` of the choice `number`.
+
+    `proved`: the derivation has been through the body already.
+    """
 
     clause: Choice
     number: int
@@ -114,6 +122,7 @@ class ChoiceLit:
     probabilities: tuple
     span: Span | None
     site: str
+    proved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +245,16 @@ def _index(rules: list[Resolvent], position: int) -> dict[Any, list[int]] | None
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A question put to the clauses: a predicate of its own, and what it stands for."""
+    """A question put to the clauses: a predicate of its own, and what it stands for.
+
+    `alone` is the question without the body that selects what is asked, if there is one.
+    """
 
     pred: Pred
     atom: Atom
     size: int
     term: tuple
+    alone: Pred | None = None
 
 
 def compile_clauses(
@@ -398,8 +411,13 @@ class _Compiler:
         lits = self._body(body, frame, _names(atom.args), atom.time is not None)
         call = CallLit(atom.pred, args, 0, span, self._site())
         aux = self._auxiliary("root", len(args))
-        self._add(aux, args, (*lits, call), frame, span, atom.time is not None, evaluate=False)
-        return Root(aux, atom, frame.size, args)
+        timed = atom.time is not None
+        self._add(aux, args, (*lits, call), frame, span, timed, evaluate=False)
+        alone = None
+        if body:
+            alone = self._auxiliary("root", len(args))
+            self._add(alone, args, (call,), frame, span, timed, evaluate=False)
+        return Root(aux, atom, frame.size, args, alone)
 
     def guide(self, guide: Guide) -> Root:
         """`$guide(keys, params) :- body.`"""
@@ -471,7 +489,10 @@ class _Compiler:
                 visible = {*shared, *groups, *_names((template,))}
                 local = [Var(n) for n in _binding_names(body) if n not in visible]
                 extra = (*(Var(g) for g in groups), template, *local)
-                aux = self._inner("all", body, shared, extra, timed, literal.span)
+                # ... `all` and the aggregates of heads once, findall as often as proved.
+                aux = self._inner(
+                    "each" if kind in DISTINCT else "all", body, shared, extra, timed, literal.span
+                )
                 return CollectLit(
                     kind,
                     aux,
@@ -480,6 +501,7 @@ class _Compiler:
                     frame.term(result),
                     literal.span,
                     self._site(),
+                    timed,
                 )
         raise TypeError(literal)
 

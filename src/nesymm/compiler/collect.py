@@ -10,6 +10,7 @@ from nesymm.compiler.algebra import and_, or_
 from nesymm.compiler.clauses import CollectLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import TRUE, Expr
+from nesymm.compiler.lists import unfold
 from nesymm.compiler.runtime import (
     CondList,
     Env,
@@ -18,9 +19,10 @@ from nesymm.compiler.runtime import (
     is_ground,
     key_of,
     resolve,
+    settle,
     unify,
 )
-from nesymm.compiler.summary import summarise
+from nesymm.compiler.summary import by_list, fold, summarise
 
 MAX_COPIES = 10_000
 
@@ -91,6 +93,11 @@ def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[An
         value = tuple(t for t, _ in rows) if certain else CondList(tuple(rows))
         yield value, some
         return
+    if not lit.timed and by_list(kind, tuple(rows)):
+        for items, holds in unfold(CondList(tuple(rows)), lit.span):
+            if items:
+                yield _known(kind, items), holds
+        return
     plain = kind.removesuffix("_all")
     if not rows and kind not in _TOTAL:
         return
@@ -98,3 +105,11 @@ def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[An
     if kind not in _TOTAL and plain in ("count", "sum"):
         _, exists = summarise("max", tuple((0, c) for _, c in rows), lit.span)
     yield value, exists
+
+
+def _known(kind: str, items: tuple) -> Any:
+    """An aggregate of numbers that are known, as ProbLog computes it."""
+    if kind in ("min", "max"):
+        return items[fold(kind, items, last=False)]
+    total = fold("sum", items, last=False)
+    return settle(total / len(items)) if kind == "avg" else total

@@ -12,6 +12,7 @@ What the engine does not know (builtins, random variables, state) it asks its `H
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol
 
 from nesymm.compiler.algebra import and_, axis_value, conjuncts, const, eq, not_, or_
@@ -338,6 +339,11 @@ class Engine:
                 self._await_all(state, lit, (*outer, *(V(free + i) for i in others)))
             case DrawLit(keys=keys, params=params):
                 self._await_all(state, lit, self._canonical((*keys, *params), state.env))
+            case ChoiceLit() if state.table.bag and self._has_proofs(lit):
+                # Each proof of the body counts, so it is proved here before the choice.
+                proof = CallLit(lit.pred, lit.variables, 0, lit.span, lit.site)
+                body = (proof, replace(lit, proved=True), *rest)
+                self.tasks.append(state.then(body, state.env, state.condition))
             case ChoiceLit(variables=variables):
                 self._await_all(state, lit, self._canonical(variables, state.env))
 
@@ -455,6 +461,11 @@ class Engine:
             args = self._abstract(state, lit, args)
         values = number_variables(args)
         self._await(state, pred, values, lit.span)
+
+    def _has_proofs(self, lit: ChoiceLit) -> bool:
+        """Whether the body of a choice may be proved in several ways, one by one."""
+        rules = self.clauses.resolvents[lit.pred]
+        return not lit.proved and all(r.body and not r.optional for r in rules)
 
     def _expand(self, state: State, lit: CallLit, rest: tuple[Lit, ...], args: tuple) -> bool:
         """Resolve a call in place, clause by clause, as Prolog does.

@@ -133,13 +133,21 @@ FALSE = make("const", data=False)
 TIME = make("time", type_=Int(0))
 
 
-def postorder(roots: Iterable[Expr]) -> Iterator[Expr]:
+def postorder(roots: Iterable[Expr], systems: bool = True) -> Iterator[Expr]:
     """Every node once, arguments before the nodes that use them.
 
-    The definitions of a least-fixpoint system count as arguments of its atoms.
+    The definitions of a least-fixpoint system count as arguments of its atoms, unless
+    `systems` is false: then its atoms are leaves.
     """
     seen: set[int] = set()
     for root in roots:
+        if id(root) in seen:
+            continue
+        if not root.args and root.op != "lfp":
+            # Most of a large program: probabilities, and guards that are true.
+            seen.add(id(root))
+            yield root
+            continue
         stack: list[tuple[Expr, bool]] = [(root, False)]
         while stack:
             node, expanded = stack.pop()
@@ -151,7 +159,7 @@ def postorder(roots: Iterable[Expr]) -> Iterator[Expr]:
             seen.add(id(node))
             stack.append((node, True))
             below = node.args
-            if node.op == "lfp" and id(node.data[0]) not in seen:
+            if systems and node.op == "lfp" and id(node.data[0]) not in seen:
                 # The first atom of a system that is met brings all its definitions.
                 seen.add(id(node.data[0]))
                 below = node.data[0].definitions

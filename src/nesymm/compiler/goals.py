@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from nesymm.compiler.algebra import and_, axis_value, const, eq, le, lt, not_, within
@@ -19,12 +20,17 @@ from nesymm.compiler.runtime import (
     Text,
     V,
     as_expr,
+    atoms_of,
+    axes_of,
     is_ground,
+    is_operation,
     key_of,
+    quote,
     resolve,
+    settle,
     unify,
 )
-from nesymm.compiler.summary import summarise
+from nesymm.compiler.summary import by_list, certain, fold, summarise
 from nesymm.compiler.types import INF, Int, Real, is_finite
 from nesymm.errors import Span
 
@@ -123,7 +129,7 @@ def _is(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         value = host.evaluator.number(value, lit.span, lit.timed)
     if type(value) is tuple and type(resolve(lit.args[1], env)) is not Compound:
         value = host.evaluator.number(value, lit.span, lit.timed)
-    return _bind(env, (lit.args[0], value))
+    return _bind(env, (lit.args[0], value if lit.timed else settle(value)))
 
 
 # ---------------------------------------------------------------- whole numbers
@@ -197,7 +203,7 @@ def _succ(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         value = arithmetic("add", as_expr(host.evaluator.number(a, lit.span)), const(1))
         return _bind(env, (b, _plain(value)))
     value = arithmetic("sub", as_expr(host.evaluator.number(b, lit.span)), const(1))
-    return [(e, and_(c, le(const(0), value))) for e, c in _bind(env, (a, _plain(value)))]
+    return _bind(env, (a, _plain(value)))
 
 
 def _plus(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
@@ -241,6 +247,26 @@ def _member(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         yield from _bind(env, (lit.args[0], item))
 
 
+def _memberchk(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
+    """The first item that fits: a later one only where none before it does."""
+    items = resolve(lit.args[1], env)
+    if type(items) is not CondList:
+        items = certain(_list(items, lit.span))
+    elif axes_of(x for pair in items.items for x in pair):
+        # There is no first one along an axis.
+        raise NeedsUnfolding(items)
+    before: list[Expr] = []
+    for term, condition in items.items:
+        for new, extra in _bind(env, (lit.args[0], term)):
+            fits = and_(condition, extra)
+            first = and_(fits, *(not_(b) for b in before))
+            if first is not FALSE:
+                yield new, first
+            before.append(fits)
+        if before and before[-1] is TRUE:
+            return
+
+
 def _append(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     a, b, c = (resolve(x, env) for x in lit.args)
     for x in (a, b, c):
@@ -274,11 +300,21 @@ def _length(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
 def _summary(kind: str) -> Callable[[Grounder, BuiltinLit, Env], Results]:
     def goal(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         items = resolve(lit.args[0], env)
-        if type(items) is not CondList:
-            items = CondList(tuple((item, TRUE) for item in _list(items, lit.span)))
+        given = items if type(items) is CondList else certain(_list(items, lit.span))
         pairs = tuple(
-            (host.evaluator.number(term, lit.span, lit.timed), c) for term, c in items.items
+            (host.evaluator.number(term, lit.span, lit.timed), c) for term, c in given.items
         )
+        if type(items) is CondList:
+            computed = kind != "sum" and any(type(term) is Compound for term, _ in items.items)
+            if not lit.timed and (computed or by_list(kind, pairs)):
+                raise NeedsUnfolding(items)
+        elif pairs and all(type(number) in (int, float) for number, _ in pairs):
+            numbers = [number for number, _ in pairs]
+            at = fold(kind, numbers, last=True)
+            # The extreme is the item itself, computed or not.
+            value = at if kind == "sum" else items[at] if not lit.timed else numbers[at]
+            yield from _bind(env, (lit.args[1], value))
+            return
         value, exists = summarise(kind, pairs, lit.span)
         if exists is FALSE:
             return
@@ -288,31 +324,70 @@ def _summary(kind: str) -> Callable[[Grounder, BuiltinLit, Env], Results]:
     return goal
 
 
-def _order(term: Any, span: Span | None) -> tuple:
-    """Prolog's standard order of terms."""
-    if isinstance(term, Expr):
-        fail(
-            "E308",
-            "values that are only known at run time cannot be sorted",
-            span,
-            "take their minimum or maximum: `min_list(L, M)`",
-        )
-    if type(term) in (int, float):
-        return (1, term, type(term) is int)
-    if type(term) is Text:
-        return (2, term.value)
-    if type(term) is str:
-        return (3, term)
-    if type(term) is tuple:
-        return (4, len(term), tuple(_order(t, span) for t in term))
-    return (5, len(term.args), term.functor, tuple(_order(t, span) for t in term.args))
+def _compare_terms(a: Any, b: Any, by_text: bool) -> int:
+    """The standard order as ProbLog has it: numbers, texts, then by arity and name.
+
+    ProbLog compares numbers that differ as they are written, so that 10 is before 9.
+    """
+    ranks = [_rank(x) for x in (a, b)]
+    if ranks[0] != ranks[1]:
+        return -1 if ranks[0] < ranks[1] else 1
+    if ranks[0] == 1 and a == b:
+        return (type(a) is int) - (type(b) is int)
+    if ranks[0] == 1 and not by_text:
+        return -1 if a < b else 1
+    if ranks[0] < 3:
+        return -1 if str(a) < str(b) else 1 if str(a) > str(b) else 0
+    (left, below), (right, beside) = _shape(a), _shape(b)
+    if left != right:
+        return -1 if left < right else 1
+    for x, y in zip(below, beside, strict=True):
+        found = _compare_terms(x, y, by_text)
+        if found:
+            return found
+    return 0
+
+
+def _rank(term: Any) -> int:
+    return 1 if type(term) in (int, float) else 2 if type(term) is Text else 3
+
+
+def _shape(term: Any) -> tuple[tuple[int, str], tuple]:
+    """What a term is compared by, and its arguments. A list is a pair of head and tail."""
+    if type(term) is tuple and term:
+        return (2, "."), (term[0], term[1:])
+    if type(term) is Compound:
+        name = f"'{term.functor}'" if is_operation(term) else quote(term.functor)
+        return (len(term.args), name), term.args
+    return (0, "[]" if term == () else quote(term)), ()
+
+
+def _sorted(items: tuple, by_text: bool) -> list[Any]:
+    return sorted(items, key=cmp_to_key(lambda a, b: _compare_terms(a, b, by_text)))
 
 
 def _sort(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     given = _list(resolve(lit.args[0], env), lit.span)
-    items = sorted(given, key=lambda term: _order(term, lit.span))
+    for leaf in (leaf for item in given for leaf in atoms_of(item)):
+        if isinstance(leaf, Expr):
+            fail(
+                "E308",
+                "values that are only known at run time cannot be sorted",
+                lit.span,
+                "take their minimum or maximum: `min_list(L, M)`",
+            )
+        if type(leaf) is V:
+            fail("E302", "an item of this list is not known yet", lit.span, "bind it to the left")
     if lit.name == "sort":
-        items = list({key_of(i): i for i in items}.values())
+        given = tuple({key_of(i): i for i in given}.values())
+    items = _sorted(given, by_text=False)
+    if lit.name == "sort" and not lit.timed and items != _sorted(given, by_text=True):
+        fail(
+            "E308",
+            "ProbLog sorts these numbers as they are written, 10 before 9",
+            lit.span,
+            "sort by value with `msort(L, S)`; `list_to_set(L, S)` removes duplicates",
+        )
     return _bind(env, (lit.args[1], tuple(items)))
 
 
@@ -393,6 +468,11 @@ def _is_number(term: Any) -> bool:
     )
 
 
+def _is_list(term: Any) -> bool:
+    """As in ProbLog, a list whose end is still open is one."""
+    return type(term) in (tuple, CondList) or (type(term) is Cons and type(term.tail) is V)
+
+
 def _truth(value: bool) -> Callable[[Grounder, BuiltinLit, Env], Results]:
     return lambda host, lit, env: _if(env, value)
 
@@ -415,7 +495,7 @@ _GOALS: dict[str, Callable[[Any, BuiltinLit, Env], Results]] = {
     "succ": _succ,
     "plus": _plus,
     "member": _member,
-    "memberchk": _member,
+    "memberchk": _memberchk,
     "append": _append,
     "length": _length,
     "nth0": _nth,
@@ -437,9 +517,9 @@ _GOALS: dict[str, Callable[[Any, BuiltinLit, Env], Results]] = {
         lambda t: type(t) is float or (isinstance(t, Expr) and isinstance(t.type, Real))
     ),
     "atom": _kind(lambda t: type(t) is str or t == ()),
-    "atomic": _kind(lambda t: type(t) in (str, int, float, Text) or isinstance(t, Expr)),
+    "atomic": _kind(lambda t: type(t) in (str, int, float) or t == () or isinstance(t, Expr)),
     "compound": _kind(lambda t: type(t) is Compound or (type(t) is tuple and bool(t))),
-    "is_list": _kind(lambda t: type(t) is tuple or type(t) is CondList),
+    "is_list": _kind(_is_list),
     "ground": _kind(is_ground),
     "var": _kind(_unfinished),
     "nonvar": _kind(lambda t: not _unfinished(t)),

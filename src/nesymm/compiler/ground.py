@@ -45,6 +45,7 @@ from nesymm.compiler.runtime import (
     key_of,
     map_symbols,
     number_variables,
+    quote,
     show,
     symbols,
     unify,
@@ -89,7 +90,6 @@ def _ground(program: CheckedProgram) -> StepProgram:
     clauses, roots = compile_clauses(program, values)
     blocks: state.Blocks = {}
     splits: frozenset[str] = frozenset()
-    thresholds = _thresholds(program)
     restarts = 0
     for number in range(_MAX_ROUNDS):
         while True:
@@ -112,7 +112,8 @@ def _ground(program: CheckedProgram) -> StepProgram:
                 )
         found = grounder.found_blocks()
         if number >= _SOFT_ROUNDS:
-            found = state.widen(blocks, found, thresholds, hard=number >= _HARD_ROUNDS)
+            hard = number >= _HARD_ROUNDS
+            found = state.widen(blocks, found, _thresholds(program), hard=hard)
         if found == blocks:
             return grounder.result()
         blocks = found
@@ -337,7 +338,18 @@ class Grounder:
 
     def _root(self, statement: Observation | Query) -> tuple[Root, list[Answer]]:
         root = self.roots[id(statement)]
-        return root, self.engine.solve(root.pred, number_variables(root.term), statement.span)
+        answers = self.engine.solve(root.pred, number_variables(root.term), statement.span)
+        if root.alone is None or root.atom.time is not None:
+            return root, answers
+        # As in ProbLog, the body says what is asked, not what has to hold.
+        asked = []
+        for answer in answers:
+            same = [answer]
+            if not has_symbol(answer.terms):
+                same = self.engine.solve(root.alone, answer.terms, statement.span)
+            condition = or_(*(a.condition for a in same))
+            asked.append(Answer(answer.terms, condition, answer.span))
+        return root, asked
 
     def _observation(self, observation: Observation) -> Iterator[ObservationDecl]:
         root, answers = self._root(observation)
@@ -405,20 +417,31 @@ class Grounder:
         root, answers = self._root(query)
         pred, time = query.atom.pred, query.atom.time
         suffix = str(time) if time is not None else ""
+        sign = "\\+" if query.negated else ""
         ground_atom = not any(type(t) is V for t in root.term)
         if not answers and ground_atom:
-            yield QueryDecl(
-                atom_text(pred.name, root.term) + suffix, time, (), FALSE, (), root.term, query.span
-            )
+            name = sign + atom_text(pred.name, root.term) + suffix
+            holds = TRUE if query.negated else FALSE
+            yield QueryDecl(name, time, (), holds, (), root.term, query.span)
         hidden = pred in self.program.self_valued
         for answer in answers:
             terms = answer.terms
             axes = tuple(sorted(axes_of(terms), key=lambda a: a.name))
             values = tuple(symbols(terms))
             args = ["_" if has_symbol(t) else show(t) for t in terms]
-            label = f"{pred.name}({','.join(args)})"
-            name = (pred.name if not terms or (hidden and len(terms) == 1) else label) + suffix
+            base = sign + quote(pred.name)
+            alone = not terms or (hidden and len(terms) == 1)
+            name = (base if alone else f"{base}({','.join(args)})") + suffix
             holds = self._project(answer, axes)
+            if query.negated:
+                if values:
+                    fail(
+                        "E103",
+                        "the negation of a value that is drawn cannot be asked for",
+                        query.span,
+                        "query the predicate and take one minus its probability",
+                    )
+                holds = not_(holds)
             decl = QueryDecl(name, time, axes, holds, values, terms, query.span)
             yield self._latched(decl) if isinstance(time, At) else decl
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from nesymm.compiler.arithmetic import BINARY, UNARY, compute
 from nesymm.compiler.expr import Axis, Expr
-from nesymm.compiler.runtime import atom_text, map_symbols
+from nesymm.compiler.runtime import map_symbols
 from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 from nesymm.compiler.types import domain
 from nesymm.errors import NesymmError
@@ -287,14 +287,12 @@ class World:
         if not query.axes and not query.values:
             return [(query.name, bool(self.value(query.holds)))]
         out = []
-        base = query.name.split("(")[0].split("@")[0]
         suffix = str(query.when) if query.when is not None else ""
         for place in places(query.axes):
             if self.value(query.holds, place):
                 values = iter(self.value(v, place) for v in query.values)
                 terms = map_symbols(query.template, lambda _: next(values))  # noqa: B023
-                name = atom_text(base, terms) + suffix
-                out.append((name, True))
+                out.append((query.answer(terms) + suffix, True))
         return out
 
     def next_state(self) -> State:

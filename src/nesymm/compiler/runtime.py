@@ -8,6 +8,7 @@ fail or succeed, it adds an equality to the condition of the derivation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,7 @@ class Text:
     value: str
 
     def __str__(self) -> str:
-        return f'"{self.value}"'
+        return _escaped(self.value, '"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,35 @@ def compile_term(term: Term, slots: dict[str, int], fresh: Callable[[], int]) ->
                 slots[name] = fresh()
             return V(slots[name])
         case Num(value):
-            return value
+            return settle(value)
         case Str(value):
             return Text(value)
         case Struct(functor, ()):
             return functor
+        case Struct("," | ";" as functor, (first, *others)) if len(others) > 1:
+            # `(a, b, c)` is flat as a body, and a pair of a and a pair as a term.
+            rest = Struct(functor, tuple(others))
+            pair = (compile_term(first, slots, fresh), compile_term(rest, slots, fresh))
+            return Compound(functor, pair)
+        case Struct("not", (goal,)) if term.span and term.span.text.startswith("\\+"):
+            return Compound("\\+", (compile_term(goal, slots, fresh),))
         case Struct(functor, args):
             return Compound(functor, tuple(compile_term(a, slots, fresh) for a in args))
         case ListTerm(items, tail):
             parts = tuple(compile_term(i, slots, fresh) for i in items)
             return parts if tail is None else Cons(parts, compile_term(tail, slots, fresh))
     raise TypeError(term)
+
+
+def settle(value: Any) -> Any:
+    """A number as ProbLog keeps it: with 15 decimals, so that 0.1 + 0.2 is 0.3.
+
+    A tiny number would lose its digits by that; it keeps them.
+    """
+    if type(value) is not float or not math.isfinite(value):
+        return value
+    kept = round(value, 15)
+    return kept if abs(kept - value) <= 1e-10 * abs(value) else value
 
 
 def deref(term: Any, env: Env) -> Any:
@@ -367,7 +386,7 @@ _PLAIN = "abcdefghijklmnopqrstuvwxyz"
 # Priorities as in Prolog: a smaller one binds tighter.
 _INFIX = {"+": 500, "-": 500, "*": 400, "/": 400, "//": 400, "mod": 400, "rem": 400}
 _INFIX |= {"**": 200, "^": 200, ":": 200, "=": 700, "<": 700, ">": 700, "=<": 700, ">=": 700}
-_INFIX |= {"is": 700, "=:=": 700, "=\\=": 700, "\\=": 700, "==": 700}
+_INFIX |= {"is": 700, "=:=": 700, "=\\=": 700, "\\=": 700, "==": 700, "\\==": 700}
 
 
 def show(term: Any) -> str:
@@ -380,7 +399,7 @@ def show(term: Any) -> str:
     if kind is Cons:
         return "[" + ", ".join(show(t) for t in term.items) + " | " + show(term.tail) + "]"
     if kind is Compound:
-        if term.functor in _INFIX and len(term.args) == 2:
+        if is_operation(term) and len(term.args) == 2:
             own = _INFIX[term.functor]
             left, right = (
                 f"({show(a)})" if _priority(a) > own - limit else show(a)
@@ -388,17 +407,33 @@ def show(term: Any) -> str:
             )
             space = " " if term.functor.isalpha() else ""
             return f"{left}{space}{term.functor}{space}{right}"
-        if term.functor == "-" and len(term.args) == 1:
+        if is_operation(term):
             text = show(term.args[0])
-            return f"-({text})" if _priority(term.args[0]) > 200 else f"-{text}"
+            nested = _priority(term.args[0]) > 200 or text[0] in "+-"
+            return f"{term.functor}({text})" if nested else f"{term.functor}{text}"
         if term.functor == ",":
-            return f"({', '.join(show(a) for a in term.args)})"
+            return f"({', '.join(show(a) for a in _spread(term))})"
         if term.functor == ";":
-            return "; ".join(show(a) for a in term.args)
+            return "; ".join(show(a) for a in _spread(term))
         return f"{quote(term.functor)}({','.join(show(a) for a in term.args)})"
     if kind is V:
         return "_"
     return str(term)
+
+
+def _spread(term: Compound) -> list[Any]:
+    """The parts of a conjunction or disjunction, pairs of pairs to the right undone."""
+    *first, last = term.args
+    if type(last) is Compound and last.functor == term.functor and len(last.args) > 1:
+        return first + _spread(last)
+    return [*first, last]
+
+
+def is_operation(term: Compound) -> bool:
+    """Whether a term is written with an operator."""
+    if len(term.args) == 1:
+        return term.functor in ("-", "+")
+    return len(term.args) == 2 and term.functor in _INFIX
 
 
 def _priority(term: Any) -> int:
@@ -412,7 +447,15 @@ def quote(name: str) -> str:
     symbolic = name and all(c in "+-*/\\^<>=~:.?@#&" for c in name)
     if plain or symbolic or name in ("[]", "!", ";", ","):
         return name
-    return "'" + name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return _escaped(name, "'")
+
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def _escaped(text: str, mark: str) -> str:
+    inside = "".join(_ESCAPES.get(char, char) for char in text).replace(mark, f"\\{mark}")
+    return f"{mark}{inside}{mark}"
 
 
 def atom_text(name: str, args: tuple) -> str:

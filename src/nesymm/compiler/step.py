@@ -8,14 +8,19 @@ and obviously, in `interpret`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from nesymm.compiler.expr import Axis, Expr, postorder
+from nesymm.compiler.runtime import settle, show
 from nesymm.compiler.types import Int, Type
 from nesymm.errors import Span
 from nesymm.language.program import Time
+
+# The name of a predicate, before its arguments and its time.
+_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|[^(@]+")
 
 
 def _span() -> Any:
@@ -155,6 +160,13 @@ class QueryDecl:
     values: tuple[Expr, ...]
     template: Any
     span: Span | None = _span()
+
+    def answer(self, terms: tuple) -> str:
+        """The name of an answer, its values filled in."""
+        name = _NAME.match(self.name)
+        assert name is not None
+        shown = ",".join(show(settle(t) if self.when is None else t) for t in terms)
+        return f"{name[0]}({shown})" if terms else name[0]
 
     def expressions(self) -> Iterator[Expr]:
         yield self.holds

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import ge, le, lt
 from typing import Any
 
 from nesymm.compiler.algebra import and_, const, or_
 from nesymm.compiler.arithmetic import arithmetic, number
 from nesymm.compiler.axes import any_, case, reduce_
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
-from nesymm.compiler.runtime import as_expr, axes_of
+from nesymm.compiler.lists import MAX_UNFOLD
+from nesymm.compiler.runtime import CondList, as_expr, axes_of, settle
 from nesymm.compiler.types import INF, Int, Real
 from nesymm.errors import Diagnostic, ProgramError, Span
 
@@ -50,6 +53,44 @@ def summarise(
         result = guarded if result is None else arithmetic(kind, result, guarded)
     assert result is not None
     return _plain(result), exists
+
+
+def fold(kind: str, numbers: Sequence[Any], last: bool) -> Any:
+    """The sum of known numbers, or the position of their minimum or maximum.
+
+    As ProbLog's libraries do it, from left to right. Of numbers that are equal, 1 and 1.0,
+    a maximum is the last; of a minimum, lists take the last and aggregates the first.
+    """
+    if kind == "sum":
+        total: Any = 0
+        for number in numbers:
+            total = settle(total + number)
+        return total
+    better = ge if kind == "max" else le if last else lt
+    best = 0
+    for i, number in enumerate(numbers):
+        if better(number, numbers[best]):
+            best = i
+    return best
+
+
+def by_list(kind: str, items: tuple[tuple[Any, Expr], ...]) -> bool:
+    """Whether a summary is to be made list by list, to give the numbers that ProbLog does.
+
+    A sum of real numbers depends on the order and on what is there: nothing sums to 0, not
+    to 0.0. More lists than can be spelt out are summarised at once.
+    """
+    types = {type(term) for term, _ in items}
+    if not items or not types <= {int, float} or any(c.axes for _, c in items):
+        return False
+    whole = {"sum": float not in types, "avg": False}.get(kind, len(types) == 1)
+    if whole:
+        return False
+    return sum(c is not TRUE for _, c in items) <= MAX_UNFOLD
+
+
+def certain(items: tuple) -> CondList:
+    return CondList(tuple((item, TRUE) for item in items))
 
 
 def _plain(value: Expr) -> Any:

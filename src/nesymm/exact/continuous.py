@@ -85,6 +85,8 @@ def substitute_observed(step: StepProgram) -> StepProgram:
 
 def eliminate(step: StepProgram) -> StepProgram:
     """Replace comparisons of continuous variables by comparisons of interval numbers."""
+    if not any(node.op in ("lt", "le") for node in postorder(step.roots())):
+        return step
     step = map_expressions(step, _by_cases)
     finder = _Finder(step)
     groups = finder.groups()

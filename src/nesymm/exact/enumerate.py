@@ -5,7 +5,8 @@ The oracle of the circuit backend, and faster than it while the table is small.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ class Enumeration:
         )
         offsets = np.concatenate([[0], np.cumsum(self.sizes)])[:-1].astype(np.int64)
         self.literals = self.assignments + offsets if self.sizes else self.assignments
-        self.truth = np.stack([_truth(formula, r, self.assignments) for r in roots], axis=-1)
+        columns, count = self.assignments.T, len(self.assignments)
+        self.truth = np.stack([truth(formula, r, columns, count) for r in roots], axis=-1)
 
     @property
     def states(self) -> int:
@@ -87,10 +89,15 @@ def _logsumexp(xp: Any, x: Any, axis: int) -> Any:
     return logs + xp.squeeze(safe, axis)
 
 
-def _truth(formula: Formula, root: int, assignments: np.ndarray) -> np.ndarray:
-    """The truth of one node in all assignments; cycles by least fixpoint."""
+Columns = Mapping[int, np.ndarray] | np.ndarray
+
+
+def truth(formula: Formula, root: int, columns: Columns, count: int) -> np.ndarray:
+    """The truth of one node in `count` assignments; cycles by least fixpoint.
+
+    `columns` has the values of each variable in all of them.
+    """
     known: dict[int, np.ndarray] = {}
-    count = len(assignments)
     for component in formula.components([root]):
         if len(component) > 1 or formula.ops[component[0]] == ATOM:
             for node in component:
@@ -98,22 +105,40 @@ def _truth(formula: Formula, root: int, assignments: np.ndarray) -> np.ndarray:
             while True:
                 before = {n: known[n] for n in component}
                 for node in component:
-                    known[node] = _node(formula, node, known, assignments)
+                    known[node] = _node(formula, node, known, columns, count)
                 if all(np.array_equal(before[n], known[n]) for n in component):
                     break
         else:
-            known[component[0]] = _node(formula, component[0], known, assignments)
+            known[component[0]] = _node(formula, component[0], known, columns, count)
     return known[root]
 
 
+def can_hold(formula: Formula, root: int, at_most: int = 4096) -> bool:
+    """Whether some assignment makes a node true; yes if there are too many to look at."""
+    variables = sorted(
+        {
+            formula.args[node][0]
+            for component in formula.components([root])
+            for node in component
+            if formula.ops[node] == LITERAL
+        }
+    )
+    shape = [formula.sizes[v] for v in variables]
+    count = prod(shape)
+    if not variables or count > at_most:
+        return root != formula.false
+    columns = dict(zip(variables, np.unravel_index(np.arange(count), shape), strict=True))
+    return bool(truth(formula, root, columns, count).any())
+
+
 def _node(
-    formula: Formula, node: int, known: dict[int, np.ndarray], assignments: np.ndarray
+    formula: Formula, node: int, known: dict[int, np.ndarray], columns: Columns, count: int
 ) -> np.ndarray:
     op, args = formula.ops[node], formula.args[node]
     if op in (TRUE, FALSE):
-        return np.full(len(assignments), op == TRUE)
+        return np.full(count, op == TRUE)
     if op == LITERAL:
-        return assignments[:, args[0]] == args[1]
+        return columns[args[0]] == args[1]
     below = [known[a] for a in args]
     if op == NOT:
         return ~below[0]
@@ -122,4 +147,4 @@ def _node(
     return np.logical_and.reduce(below) if op == AND else np.logical_or.reduce(below)
 
 
-__all__ = ["OR", "Enumeration"]
+__all__ = ["OR", "Enumeration", "can_hold", "truth"]

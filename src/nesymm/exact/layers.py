@@ -23,7 +23,7 @@ _LANES = (2, FAN_IN)
 
 # What one more section costs, in padded products: a section takes long to compile, once;
 # padding is evaluated again and again, but matters less in a large circuit.
-_SECTION = 2000
+_SECTION = 200
 _SECTION_PART = 0.05
 
 

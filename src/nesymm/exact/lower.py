@@ -38,7 +38,7 @@ class Lowering:
 
     def value(self, expr: Expr) -> Named:
         if id(expr) not in self.memo:
-            for node in postorder([expr]):
+            for node in postorder([expr], systems=False):
                 if id(node) not in self.memo:
                     self.memo[id(node)] = self._node(node)
                     # Ids are only unique while the nodes live.
@@ -238,7 +238,7 @@ _UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "ceiling": lambda xp, x: xp.ceil(x).astype(int),
     "round": lambda xp, x: xp.round(x).astype(int),
     "truncate": lambda xp, x: xp.trunc(x).astype(int),
-    "sign": lambda xp, x: xp.sign(x),
+    "sign": lambda xp, x: xp.sign(x).astype(int),
     "float": lambda xp, x: x * 1.0,
 }
 _BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {

@@ -129,7 +129,7 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
     import jax
     import jax.numpy as jnp
 
-    from nesymm.exact.posterior import Impossible, Posterior
+    from nesymm.exact.posterior import Posterior, impossible
 
     problem = solver.problem
     with jax.enable_x64(True):
@@ -152,15 +152,16 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
             if np.any(relative[:, 1] > -np.inf):
                 break
         else:
-            raise Impossible(
+            raise impossible(
+                problem,
                 f"none of {samples:,} samples explains the evidence: it is impossible, or too "
-                "rare for this many samples"
+                "rare for this many samples",
             )
     top = relative[:, 1].max()
     evidence = np.exp(relative[:, 1] - top)
-    log_values = np.concatenate(
-        [[0.0], np.log(np.mean(np.exp(relative[:, 1:] - top), axis=0)) + top]
-    )
+    with np.errstate(divide="ignore"):  # a query may hold in no sample
+        logs = np.log(np.mean(np.exp(relative[:, 1:] - top), axis=0)) + top
+    log_values = np.concatenate([[0.0], logs])
     errors = {}
     for i, asked in enumerate(problem.queries):
         both = np.exp(relative[:, 2 + i] - top)

@@ -15,4 +15,7 @@ def canonical(query: str) -> str:
     if isinstance(term, Struct) and term.functor == "@":
         _, _, suffix = query.rpartition("@")
         term, suffix = term.args[0], "@" + suffix.strip()
-    return show(compile_term(term, {}, lambda: 0)) + suffix
+    sign = ""
+    if isinstance(term, Struct) and term.functor == "not" and term.arity == 1:
+        sign, term = "\\+", term.args[0]
+    return sign + show(compile_term(term, {}, lambda: 0)) + suffix

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.exact.enumerate import truth
+from nesymm.exact.formula import LITERAL
 from nesymm.exact.problem import Problem
-from nesymm.exact.propositional import Drawn
+from nesymm.exact.propositional import Drawn, Weight
 from nesymm.exact.weights import Given
+
+if TYPE_CHECKING:
+    from nesymm.exact.circuit import Circuit
 
 # Tables up to this size are enumerated; beyond it a circuit is compiled.
 ENUMERATE_UP_TO = 4096
@@ -23,8 +29,32 @@ ENUMERATE_AT_MOST = 2**22
 PRIOR, EVIDENCE, FIRST_QUERY = 0, 1, 2
 
 
+# How many variables the message about a problem that is too large spells out.
+_SPELLED_OUT = 12
+
+
 class Impossible(NesymmError):
     """The evidence has probability zero."""
+
+
+def impossible(problem: Problem, message: str) -> Impossible:
+    """The error that says where the evidence is written."""
+    spans = [o.span for o in problem.step.observations if o.span is not None]
+    places = list(dict.fromkeys(f"{s.source.name}:{s.line}:{s.column}" for s in spans))
+    if len(places) > _SPELLED_OUT:
+        places[_SPELLED_OUT:] = [f"{len(places) - _SPELLED_OUT:,} more places"]
+    return Impossible(message + (f"\n  = note: see {', '.join(places)}" if places else ""))
+
+
+class Intractable(NesymmError):
+    """Too many variables depend on each other for any exact method.
+
+    `variables` maps the names of all of them to the numbers of their values.
+    """
+
+    def __init__(self, message: str, variables: Mapping[str, int]):
+        super().__init__(message)
+        self.variables = dict(variables)
 
 
 class Backend(Protocol):
@@ -42,11 +72,12 @@ def choose(problem: Problem, method: str) -> tuple[str, str]:
     states = problem.states
     if method == "enumerate":
         if states > ENUMERATE_AT_MOST:
-            names = ", ".join(sorted({n for n, _ in problem.encoding.elements})[:8])
-            raise NesymmError(
-                f"enumerating needs {states:.3g} assignments, the limit is "
-                f"{ENUMERATE_AT_MOST:,}; the variables are {names}…\n  = help: use the circuit "
-                "method"
+            variables = problem.named(range(len(problem.encoding.sources)))
+            raise Intractable(
+                f"enumerating needs {_power(problem.encoding.formula.sizes)} assignments, the "
+                f"limit is {ENUMERATE_AT_MOST:,}\n  = note: {_spelled_out(variables)}\n"
+                "  = help: use the circuit method",
+                variables,
             )
         return "enumerate", "as asked"
     if method == "circuit":
@@ -65,9 +96,36 @@ def build(problem: Problem, method: str, roots: Sequence[int]) -> Backend:
         from nesymm.exact.enumerate import Enumeration
 
         return Enumeration(problem.encoding.formula, roots)
-    from nesymm.exact.circuit import compile_formula
+    from nesymm.exact.circuit import TooLarge, compile_formula
 
-    return compile_formula(problem.encoding.formula, roots)
+    try:
+        return compile_formula(problem.encoding.formula, roots)
+    except TooLarge as error:
+        raise _intractable(problem, roots, str(error)) from error
+
+
+def _intractable(problem: Problem, roots: Sequence[int], reason: str) -> Intractable:
+    cluster = problem.largest_cluster(roots)
+    return Intractable(
+        f"{len(cluster):,} variables with {_power(cluster.values())} joint states depend on each "
+        f"other: too many for exact inference\n  = note: {_spelled_out(cluster)}\n"
+        f"  = note: {reason}\n  = help: ask for fewer queries at once, fix some of these "
+        "variables by evidence, or leave some out",
+        cluster,
+    )
+
+
+def _power(sizes: Iterable[int]) -> str:
+    """The product of sizes, which may be beyond all numbers."""
+    digits = sum(map(math.log10, sizes))
+    return f"{10**digits:,.0f}" if digits < 6 else f"about 10^{digits:.0f}"
+
+
+def _spelled_out(variables: Mapping[str, int]) -> str:
+    named = [f"{name} ({size} values)" for name, size in variables.items()]
+    if len(named) > _SPELLED_OUT:
+        named[_SPELLED_OUT:] = [f"and {len(named) - _SPELLED_OUT:,} more"]
+    return ", ".join(named)
 
 
 @dataclass
@@ -91,9 +149,72 @@ class Solver:
             self.backends.append(build(self.problem, self.method, roots))
         return self.backends[rank]
 
-    def log_values(self, given: Given, xp: Any = np, rank: int = 0, floor: bool = False) -> Any:
+    @property
+    def circuit(self) -> Circuit:
+        """The circuit, compiled when it is first needed.
+
+        It evaluates the log-weights that `weights` gives, or others of the same shape, to
+        log-values of the roots: what always holds, the evidence, then the evidence with each
+        query. It can be saved, and evaluated where there is neither the program nor its
+        compiler.
+        """
+        from nesymm.exact.circuit import Circuit
+
+        if len(self.problem.evidences) > 1:
+            raise NesymmError(
+                "the observations mix point masses and densities, which takes several circuits; "
+                "`backend` gives each"
+            )
+        found = self.backend(0)
+        if not isinstance(found, Circuit):
+            raise NesymmError(
+                f"the method is {self.method}; `solver(method='circuit')` has a circuit"
+            )
+        return found
+
+    @property
+    def literals(self) -> list[tuple[str, Any]]:
+        """What each of `weights` belongs to: a variable and one of its values.
+
+        A variable whose parameters depend on others is listed once for every combination of
+        their values. Densities and conditions that data decides count as Boolean.
+        """
+        found: list[tuple[str, Any]] = []
+        for source in self.problem.encoding.sources:
+            match source:
+                case Drawn():
+                    found += [(source.name, value) for value in source.variable.outcomes]
+                case Weight():
+                    name = f"density of {source.variable.name}"
+                    found += [(name, False), (name, True)]
+                case _:
+                    found += [(str(source.condition), False), (str(source.condition), True)]
+        return found
+
+    def weights(self, given: Given | None = None) -> np.ndarray:
+        """The log-weights of the circuit's literals for given parameters, networks and data."""
+        return np.asarray(self.problem.weights(given or Given()))
+
+    def log_values(self, given: Given, xp: Any = np, rank: int = 0) -> Any:
         """Log-values of the roots: prior, evidence, evidence and each query."""
-        return self.backend(rank).log_values(self.problem.weights(given, xp, floor=floor), xp)
+        return self.backend(rank).log_values(self.problem.weights(given, xp), xp)
+
+    def differentiable_log_values(self, given: Given) -> Any:
+        """The same in JAX, with gradients that are right where weights are zero, too."""
+        import jax
+        import jax.numpy as jnp
+
+        # Values from the weights as they are, slopes from weights kept off zero: one pass.
+        exact, floored = self.problem.weights.with_slopes(given, jnp)
+        weights = jnp.stack([jax.lax.stop_gradient(exact), floored])
+        found = None
+        for rank in reversed(range(len(self.problem.evidences))):
+            values, slopes = self.backend(rank).log_values(weights, jnp)
+            # What is impossible has no slope, and -inf minus -inf is not a number.
+            slopes = jnp.where(jnp.isfinite(slopes), slopes, 0.0)
+            here = jax.lax.stop_gradient(values) + slopes - jax.lax.stop_gradient(slopes)
+            found = here if found is None else jnp.where(values[EVIDENCE] > -jnp.inf, here, found)
+        return found
 
 
 class Posterior:
@@ -133,26 +254,31 @@ class Posterior:
         )
 
     def marginal(self, variable: str) -> dict[Any, float]:
-        """The posterior distribution of a finite random variable."""
-        backend = self._solver.backend(self._rank)
-        literals = np.asarray(backend.marginals(self._weights(), EVIDENCE))
-        start = 0
-        sources = self._solver.problem.encoding.sources
-        found: list[tuple[Drawn, np.ndarray]] = []
-        for source in sources:
-            size = len(source.variable.outcomes) if isinstance(source, Drawn) else 2
-            if isinstance(source, Drawn) and source.variable.name == variable:
-                found.append((source, literals[start : start + size]))
-            start += size
-        if len(found) != 1:
-            names = sorted({s.variable.name for s in sources if isinstance(s, Drawn)})
+        """The posterior distribution of a finite random variable, by its name in `nesymm show`.
+
+        A variable with keys has one for each: `p(2)`.
+        """
+        elements = self._elements()
+        if variable not in elements:
             raise NesymmError(
-                f"there is no single finite variable called {variable}; there are: "
-                f"{', '.join(names[:12])}"
+                f"there is no finite variable called {variable}; there are: "
+                f"{', '.join(sorted(elements)[:12]) or 'none'}"
             )
-        source, values = found[0]
-        assert source.variable.support is not None
-        return dict(zip(source.variable.support, map(float, values), strict=True))
+        problem = self._solver.problem
+        formula, values = problem.encoding.formula, elements[variable]
+        weights = self._weights()
+        if all(formula.ops[f] == LITERAL for f in values.values()):
+            literals = self._solver.backend(self._rank).marginals(weights, EVIDENCE)
+            starts = np.cumsum([0, *formula.sizes])
+            places = [starts[v] + i for v, i in (formula.args[f] for f in values.values())]
+            found = np.asarray(literals)[places]
+        else:
+            # Its distribution depends on other variables: no literal stands for a value.
+            evidence = problem.evidences[self._rank]
+            roots = [evidence, *(formula.and_([evidence, f]) for f in values.values())]
+            logs = np.asarray(build(problem, self.method, roots).log_values(weights, np))
+            found = np.exp(logs[1:] - logs[0])
+        return dict(zip(values, map(float, found), strict=True))
 
     def sample(self, n: int, seed: int = 0) -> list[dict[str, Any]]:
         """Joint samples of the finite variables from the posterior."""
@@ -160,28 +286,60 @@ class Posterior:
 
         backend = self._solver.backend(self._rank)
         key = jax.random.key(seed)
-        drawn = np.asarray(backend.sample(key, self._weights(), EVIDENCE, (n,)))
-        return [self._assignment(row) for row in drawn]
+        return self._assignments(np.asarray(backend.sample(key, self._weights(), EVIDENCE, (n,))))
 
     def most_probable(self) -> tuple[dict[str, Any], float]:
         """The most probable values of the finite variables, and their probability."""
-        backend = self._solver.backend(self._rank)
-        row, log_weight = backend.most_probable(self._weights(), EVIDENCE)
+        weights, encoding = self._weights(), self._solver.problem.encoding
+        drawn = Counter(_element_name(s) for s in encoding.sources if isinstance(s, Drawn))
+        several = [name for name, count in drawn.items() if count > 1]
+        if several:
+            # There is a choice for every case, and those that do not apply would count, too.
+            raise NesymmError(
+                f"the distributions of {', '.join(several[:12])} depend on other finite "
+                "variables; the most probable values of such programs are not available"
+            )
+        row, log_weight = self._solver.backend(self._rank).most_probable(weights, EVIDENCE)
         log_values = self._solver.log_values(self._given, np, self._rank)
-        return self._assignment(np.asarray(row)), math.exp(
-            float(log_weight) - float(log_values[EVIDENCE])
-        )
+        (best,) = self._assignments(np.asarray(row)[None])
+        return best, math.exp(float(log_weight) - float(log_values[EVIDENCE]))
 
     def _weights(self) -> np.ndarray:
+        if self._solver.problem.sampled:
+            raise NesymmError(
+                "this program needs sampling, and its posterior only answers its queries"
+            )
         return np.asarray(self._solver.problem.weights(self._given, np))
 
-    def _assignment(self, row: np.ndarray) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for index, source in enumerate(self._solver.problem.encoding.sources):
+    def _elements(self) -> dict[str, dict[Any, int]]:
+        """The finite variables, one for each key: the formula of each of their values."""
+        encoding = self._solver.problem.encoding
+        out: dict[str, dict[Any, int]] = {}
+        for source in encoding.sources:
             if isinstance(source, Drawn):
-                assert source.variable.support is not None
-                out[source.variable.name] = source.variable.support[int(row[index])]
+                variable = source.variable
+                assert variable.support is not None
+                written = dict(zip(variable.outcomes, variable.support, strict=True))
+                values = encoding.elements[variable.name, source.key]
+                out[_element_name(source)] = {written[v]: f for v, f in values.items()}
         return out
+
+    def _assignments(self, rows: np.ndarray) -> list[dict[str, Any]]:
+        """What rows of values of the formula's variables mean."""
+        formula, columns = self._solver.problem.encoding.formula, rows.T
+        out: list[dict[str, Any]] = [{} for _ in rows]
+        for name, values in self._elements().items():
+            support = list(values)
+            holds = [truth(formula, f, columns, len(rows)) for f in values.values()]
+            for found, index in zip(out, np.argmax(holds, axis=0), strict=True):
+                found[name] = support[index]
+        return out
+
+
+def _element_name(source: Drawn) -> str:
+    from nesymm.compiler.runtime import atom_text
+
+    return source.variable.name if not source.key else atom_text(source.variable.name, source.key)
 
 
 def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) -> Posterior:
@@ -194,4 +352,4 @@ def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) ->
         values = np.asarray(solver.log_values(given, np, rank))
         if values[EVIDENCE] > -np.inf:
             return Posterior(solver, given, rank, values)
-    raise Impossible("the evidence is impossible: it has probability zero")
+    raise impossible(solver.problem, "the evidence is impossible: it has probability zero")

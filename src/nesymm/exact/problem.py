@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 
 from nesymm.compiler.algebra import const, eq
 from nesymm.compiler.axes import rebuild
-from nesymm.compiler.expr import FALSE, TIME, Expr, make
+from nesymm.compiler.expr import FALSE, TIME, Expr, make, postorder
 from nesymm.compiler.finish import map_expressions
-from nesymm.compiler.runtime import atom_text, map_symbols
+from nesymm.compiler.runtime import map_symbols
 from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, StepProgram
 from nesymm.compiler.types import BOOL
 from nesymm.errors import Diagnostic, ProgramError
 from nesymm.exact.continuous import eliminate, substitute_observed
-from nesymm.exact.propositional import Encoding
+from nesymm.exact.formula import AND
+from nesymm.exact.propositional import Drawn, Encoding
 from nesymm.exact.weights import Weights
 
 # More observations than this that mix point masses and densities are not sorted out.
@@ -187,21 +190,50 @@ class Problem:
                     )
                 )
         tables = [encoding.values(v, {}) for v in query.values]
-        base = query.name.split("(")[0]
-        out = []
+        found: dict[str, list[int]] = {}
         for combo in product(*(t.items() for t in tables)):
             here = formula.and_([holds, *(f for _, f in combo)])
             if here == formula.false:
                 continue
             values = iter(v for v, _ in combo)
             terms = map_symbols(query.template, lambda _: next(values))  # noqa: B023
-            out.append(Asked(atom_text(base, terms), here, possible=True))
-        return out
+            found.setdefault(query.answer(terms), []).append(here)
+        return [Asked(name, formula.or_(ways), possible=True) for name, ways in found.items()]
 
     def roots(self, evidence: int) -> list[int]:
         formula = self.encoding.formula
         asked = [formula.and_([evidence, q.formula]) for q in self.queries]
         return [formula.and_([self.prior, *self._unweighed]), evidence, *asked]
+
+    def largest_cluster(self, roots: Sequence[int]) -> dict[str, int]:
+        """The random variables that depend on each other, with the numbers of their values:
+        of all such sets the one with the most joint states."""
+        formula = self.encoding.formula
+        parts: list[set[int]] = []
+        pending, seen = list(roots), set(roots)
+        while pending:
+            node = pending.pop()
+            if formula.ops[node] == AND:
+                # Conditions that must all hold only depend on each other by their variables.
+                fresh = [child for child in formula.children(node) if child not in seen]
+                seen.update(fresh)
+                pending.extend(fresh)
+                continue
+            joined = set(formula.variable_order([node]))
+            apart = [part for part in parts if part.isdisjoint(joined)]
+            parts = [*apart, joined.union(*(p for p in parts if not p.isdisjoint(joined)))]
+        clusters = [self.named(sorted(part)) for part in parts]
+        return max(clusters, key=lambda c: sum(map(math.log, c.values())), default={})
+
+    def named(self, variables: Iterable[int]) -> dict[str, int]:
+        """Random variables by name. Several variables of a formula can be one of these: a
+        choice for each value of its parameters."""
+        found: dict[str, int] = {}
+        for index in variables:
+            source = self.encoding.sources[index]
+            if isinstance(source, Drawn):
+                found[source.name] = len(source.variable.outcomes)
+        return found
 
     @cached_property
     def weights(self) -> Weights:
@@ -217,6 +249,8 @@ class Problem:
 
 def at_start(step: StepProgram) -> StepProgram:
     """The program at step 0, where nothing came before."""
+    if not any(node is TIME or node.op == "slot" for node in postorder(step.roots())):
+        return step
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if node is TIME:

@@ -22,9 +22,11 @@ from nesymm.compiler.algebra import const, eq, is_const, le, lt
 from nesymm.compiler.arithmetic import BINARY, UNARY, compute
 from nesymm.compiler.axes import rebuild
 from nesymm.compiler.expr import Axis, Expr, rewrite
+from nesymm.compiler.runtime import atom_text
 from nesymm.compiler.step import Param, RandomVariable, StepProgram
 from nesymm.compiler.types import Bool, domain
 from nesymm.errors import NesymmError
+from nesymm.exact.enumerate import can_hold
 from nesymm.exact.formula import Formula
 
 # How many combinations of finite values one comparison or parameter may run through.
@@ -48,6 +50,11 @@ class Drawn:
     variable: RandomVariable
     key: tuple
     params: tuple[Param, ...]
+
+    @property
+    def name(self) -> str:
+        """As users write it: with its keys, if it has any."""
+        return atom_text(self.variable.name, self.key) if self.key else self.variable.name
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,8 @@ class Encoding:
         return self._truths[self._key(root, place)]
 
     def _key(self, node: Expr, place: Place) -> tuple:
+        if not node.axes:
+            return (id(node),)
         axes = sorted(node.axes, key=lambda a: a.name)
         return (id(node), *((a.name, place[a]) for a in axes))
 
@@ -379,6 +388,11 @@ class Encoding:
         place = dict(zip(variable.axes, key, strict=True))
         outcomes = variable.outcomes
         exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        if all(is_const(e) for e in exprs):
+            index = self._variable(len(outcomes), Drawn(variable, key, variable.params))
+            known = {v: self.formula.literal(index, i) for i, v in enumerate(outcomes)}
+            self.elements[variable.name, key] = known
+            return known
         found: dict[Any, list[int]] = {v: [] for v in outcomes}
         for fixed, holds in self._combinations(exprs, place):
             params = self._fixed_params(variable, place, fixed)
@@ -430,16 +444,19 @@ class Encoding:
         """Fix the finite parts of expressions to each of their values in turn."""
         finite = self._finite_parts(exprs)
         tables = [self.values(e, place) for e in finite]
-        size = 1
-        for table in tables:
-            size *= len(table)
-        for expr in exprs[:1]:
-            self._check_size(expr, size)
-        for combo in product(*(t.items() for t in tables)):
-            holds = self.formula.and_([f for _, f in combo])
-            if holds == self.formula.false:
-                continue
-            yield {id(e): const(v) for e, (v, _) in zip(finite, combo, strict=True)}, holds
+        joined: list[tuple[tuple, int]] = [((), self.formula.true)]
+        for part, table in zip(finite, tables, strict=True):
+            self._check_size(part, len(joined) * len(table))
+            joined = [
+                ((*values, value), self.formula.and_([here, holds]))
+                for values, here in joined
+                for value, holds in table.items()
+            ]
+            # Values that never meet (`X` is 0 and `1 - X` is 0) need not make sense.
+            joined = [row for row in joined if len(tables) == 1 or can_hold(self.formula, row[1])]
+        for values, holds in joined:
+            if holds != self.formula.false:
+                yield {id(e): const(v) for e, v in zip(finite, values, strict=True)}, holds
 
     def _finite_parts(self, exprs: list[Expr]) -> list[Expr]:
         """The largest subexpressions that depend on finite variables only."""
@@ -462,6 +479,8 @@ class Encoding:
 
     def _specialise(self, expr: Expr, place: Place, fixed: Mapping[int, Expr]) -> Expr:
         """The expression with its axes and finite parts replaced by constants."""
+        if is_const(expr):
+            return expr
 
         def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
             if id(node) in fixed:

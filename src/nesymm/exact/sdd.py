@@ -64,6 +64,9 @@ def compile_graph(
         # The library needs a variable, even for constants.
         items = [len(formula.sizes)]
     shapes = _shapes(plan, items)
+    # Elimination suits sparse recursion over many variables; where everything depends on
+    # everything but on few variables, only iteration gets through.
+    ways = [(name, iterate) for name in shapes for iterate in (False, True)[: 1 + bool(plan.atoms)]]
     trees: dict[str, Vtree] = {}
     deadline = time.monotonic() + max_seconds
     reached = 0
@@ -72,15 +75,15 @@ def compile_graph(
     for nodes in [*(limit for limit in rounds if limit < max_nodes), max_nodes]:
         best: tuple[int, Graph] | None = None
         work = math.inf if nodes == max_nodes else _WORK * nodes
-        for name, shape in shapes.items():
+        for name, iterate in ways:
             if name not in trees:
                 if best is not None and name == "min-fill" and len(formula) > _QUICK:
                     continue
-                trees[name] = _tree(formula, shape)
+                trees[name] = _tree(formula, shapes[name])
             if trees[name].height > _TALLEST:
                 continue
             budget = Budget(nodes, work, deadline)
-            graph = _attempt(plan, trees[name], budget)
+            graph = _attempt(plan, trees[name], budget, iterate)
             reached = max(reached, budget.reached)
             if graph is not None:
                 cost = _cost(graph)
@@ -126,10 +129,10 @@ def _tree(formula: Formula, shape: Shape) -> Vtree:
     return build.tree
 
 
-def _attempt(plan: Plan, vtree: Vtree, budget: Budget) -> Graph | None:
+def _attempt(plan: Plan, vtree: Vtree, budget: Budget, iterate: bool = False) -> Graph | None:
     def work() -> Graph | None:
         try:
-            roots = Diagrams(plan, vtree, budget).compile()
+            roots = Diagrams(plan, vtree, budget, iterate).compile()
         except OutOfBudget:
             return None
         return export(vtree, plan.formula.sizes, roots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,28 +74,32 @@ class Weights:
         for source in sources:
             size = _size(source)
             if all(is_const(e) for e in _expressions(source)):
-                parts.append(np.asarray(_log_weights(Lowering(np, Given()), source)))
+                parts.append(_constant(source))
             else:
                 parts.append(np.zeros(size))
                 self.moving.append((start, size, source))
             start += size
         self.constant = np.concatenate(parts) if parts else np.zeros(0)
 
-    def __call__(
-        self, given: Given, xp: Any = np, real: Any = np.float64, floor: bool = False
-    ) -> Any:
-        """`floor` keeps weights of exactly 0 differentiable, at the price of their value."""
-        if not self.moving:
-            return xp.asarray(self.constant)
+    def __call__(self, given: Given, xp: Any = np, real: Any = np.float64) -> Any:
+        return self._row(Lowering(xp, given, real))
+
+    def with_slopes(self, given: Given, xp: Any, real: Any = np.float64) -> tuple[Any, Any]:
+        """The weights, and weights to differentiate: those are off zero, so not exact."""
         low = Lowering(xp, given, real)
+        return self._row(low), self._row(low, floor=True)
+
+    def _row(self, low: Lowering, floor: bool = False) -> Any:
+        if not self.moving:
+            return low.xp.asarray(self.constant)
         pieces = []
         done = 0
         for start, size, source in self.moving:
-            pieces.append(xp.asarray(self.constant[done:start]))
+            pieces.append(low.xp.asarray(self.constant[done:start]))
             pieces.append(_log_weights(low, source, floor))
             done = start + size
-        pieces.append(xp.asarray(self.constant[done:]))
-        return xp.concatenate(pieces)
+        pieces.append(low.xp.asarray(self.constant[done:]))
+        return low.xp.concatenate(pieces)
 
 
 def _size(source: Source) -> int:
@@ -114,6 +119,16 @@ def _expressions(source: Source) -> list[Expr]:
 
 def _flat(params: tuple[Param, ...]) -> list[Expr]:
     return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
+
+
+def _constant(source: Source) -> np.ndarray:
+    """Log-weights without parameters, networks or data."""
+    if isinstance(source, Drawn) and source.variable.family == "bernoulli":
+        # Nearly all sources of a program are facts; arrays of one number would be slow.
+        (p,) = source.params
+        if isinstance(p, Expr) and 0 < p.data < 1:
+            return np.array([math.log(1 - p.data), math.log(p.data)])
+    return np.asarray(_log_weights(Lowering(np, Given()), source))
 
 
 def _log_weights(low: Lowering, source: Source, floor: bool = False) -> Any:

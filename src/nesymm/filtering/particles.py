@@ -17,7 +17,7 @@ from nesymm.filtering.data import Sequences, named_columns
 from nesymm.filtering.dims import BATCH
 from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.methods import Bootstrap, RaoBlackwellised
-from nesymm.filtering.phases import Phases, phases
+from nesymm.filtering.phases import Phases, phases, use_observed
 from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
 from nesymm.filtering.resampling import SCHEMES
 from nesymm.filtering.step import LANES, Outcome, ParticleStep, Settings, State
@@ -32,7 +32,7 @@ _BELIEF = 64
 
 def plans(step: StepProgram, given: frozenset[str], solve: bool) -> tuple[Phases, Plan, Plan]:
     """How both phases are run. With `solve`, finite variables are solved exactly."""
-    both = phases(step, given)
+    both = use_observed(phases(step, given), given)
     finite = (
         frozenset(v.name for p in both for v in p.variables if v.finite) if solve else frozenset()
     )
@@ -120,24 +120,33 @@ class ParticleFilter:
         self, parameters: Mapping[str, Any], networks: Mapping[str, Any], calls: int
     ) -> Binding:
         """Networks whose arguments have fewer values than there are calls are tabulated."""
-        lifted: dict[tuple, Named] = {}
-        for plan in (self.first, self.later):
-            for node in leaves(_everything(plan), "neural"):
-                sizes = [size(a.type) for a in node.args]
-                if not node.args or not all(is_finite(a.type) for a in node.args):
-                    continue
-                total = 1.0
-                for s in sizes:
-                    total *= s
-                if total > calls or lift_key(node) in lifted:
-                    continue
-                grids = []
-                for i, arg in enumerate(node.args):
-                    low = int(arg.type.lo) if isinstance(arg.type, Int) else 0
-                    codes = jnp.arange(low, low + int(sizes[i]))
-                    grids.append(Named(codes, (("argument", i),)))
-                lifted[lift_key(node)] = call_network(networks, node.data[0], tuple(grids))
-        return Binding(parameters, networks, lifted)
+        return _bind((self.first, self.later), parameters, networks, calls)
+
+    def settle(self, function: Callable[[State], State], state: State) -> State:
+        return settle(function, state)
+
+
+def _bind(
+    plans_: tuple[Plan, ...], parameters: Mapping[str, Any], networks: Mapping[str, Any], calls: int
+) -> Binding:
+    lifted: dict[tuple, Named] = {}
+    for plan in plans_:
+        for node in leaves(_everything(plan), "neural"):
+            sizes = [size(a.type) for a in node.args]
+            if not node.args or not all(is_finite(a.type) for a in node.args):
+                continue
+            total = 1.0
+            for s in sizes:
+                total *= s
+            if total > calls or lift_key(node) in lifted:
+                continue
+            grids = []
+            for i, arg in enumerate(node.args):
+                low = int(arg.type.lo) if isinstance(arg.type, Int) else 0
+                codes = jnp.arange(low, low + int(sizes[i]))
+                grids.append(Named(codes, (("argument", i),)))
+            lifted[lift_key(node)] = call_network(networks, node.data[0], tuple(grids))
+    return Binding(parameters, networks, lifted)
 
 
 def _everything(plan: Plan) -> list[Any]:
@@ -199,7 +208,9 @@ def run(
             final=final,
         )
 
-    state = settle(lambda s: later(s, jnp.asarray(1), at(1), False, False).state, outcome.state)
+    state = engine.settle(
+        lambda s: later(s, jnp.asarray(1), at(1), False, False).state, outcome.state
+    )
     dims = _dims(state)
 
     def body(state: State, xs: Any) -> tuple[State, Outcome]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nesymm.compiler.algebra import axis_value, const, is_const
+from nesymm.compiler.algebra import and_, axis_value, const, is_const, or_
 from nesymm.compiler.arithmetic import arithmetic
 from nesymm.compiler.axes import case, rebuild, substitute
-from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make, postorder
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make, postorder, rewrite
 from nesymm.compiler.finish import map_expressions
 from nesymm.compiler.step import (
     ObservationDecl,
@@ -19,8 +19,8 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
-from nesymm.compiler.types import Int, domain
-from nesymm.language.program import At, During
+from nesymm.compiler.types import BOOL, Int, domain
+from nesymm.language.program import At, During, Now
 
 _LATER = make("time", type_=Int(1))
 
@@ -268,11 +268,67 @@ def _canonical(step: StepProgram) -> StepProgram:
     )
 
 
+# ---------------------------------------------------------------- what is observed
+
+
+def use_observed(both: Phases, complete: frozenset[str]) -> Phases:
+    """Read a condition that is observed at every step from the data.
+
+    What follows from it then no longer depends on how it came about: health depends on the
+    observed hits, not on where the enemy stands.
+    """
+    return replace(
+        both, first=_use_observed(both.first, complete), later=_use_observed(both.later, complete)
+    )
+
+
+def _use_observed(step: StepProgram, complete: frozenset[str]) -> StepProgram:
+    known = {
+        o.holds: make("input", (), (o.name, 0), BOOL)
+        for o in step.observations
+        if o.value is None
+        and not o.is_value
+        and not o.axes
+        and o.when == Now(0)
+        and o.name in complete
+        and not is_const(o.holds)
+    }
+    if not known:
+        return step
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node in known:
+            return known[node]
+        if node.op == "and":
+            parts = list(node.args)
+            told: list[Expr] = []
+            for holds, leaf in known.items():
+                if holds.op == "and" and set(holds.args) <= set(parts):
+                    parts = [p for p in parts if p not in holds.args]
+                    told.append(leaf)
+            if told:
+                return and_(*told, *(rewrite(p, rule) for p in parts))
+        return rebuild(node, args)
+
+    def read(expr: Expr) -> Expr:
+        return rewrite(expr, rule)
+
+    return replace(
+        step,
+        slots=tuple(
+            replace(s, present=read(s.present), values=tuple(map(read, s.values)))
+            for s in step.slots
+        ),
+        queries=tuple(
+            replace(q, holds=read(q.holds), values=tuple(map(read, q.values))) for q in step.queries
+        ),
+    )
+
+
 def unroll(expr: Expr, names: set[str]) -> Expr:
     """Write reductions out whose elements belong to things in `names`."""
     if not names:
         return expr
-    from nesymm.compiler.expr import rewrite
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node.data, Axis) or node.op == "axis":
@@ -282,8 +338,6 @@ def unroll(expr: Expr, names: set[str]) -> Expr:
         places = [const(v) for v in domain(node.data.type)]
         parts = [tuple(substitute(a, {node.data: p}) for a in args) for p in places]
         if node.op == "any":
-            from nesymm.compiler.algebra import or_
-
             return or_(*(p[0] for p in parts))
         if node.op == "sum":
             total = const(0)
@@ -307,4 +361,4 @@ def mentions(expr: Expr, names: set[str], axis: Axis | None = None) -> bool:
     return False
 
 
-__all__ = ["Phases", "is_const", "mentions", "phases", "unroll"]
+__all__ = ["Phases", "mentions", "phases", "unroll", "use_observed"]

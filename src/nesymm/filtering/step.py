@@ -8,7 +8,7 @@ jointly from its exact posterior; compute the next state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from nesymm.compiler.algebra import and_, axis_value, eq
 from nesymm.compiler.expr import TRUE, Axis, Expr
 from nesymm.compiler.step import QueryDecl, RandomVariable
 from nesymm.compiler.types import Enum, Int, is_finite
+from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.densities import density, draw_infinite, masses
 from nesymm.filtering.dims import BATCH, PARTICLE, Choice, choices
@@ -632,8 +633,13 @@ def with_values(query: QueryDecl) -> tuple[tuple[Axis, ...], Expr]:
     axes = list(query.axes)
     parts = [query.holds]
     for i, value in enumerate(query.values):
+        if value.op == "axis" and value.data in query.axes:
+            continue
         if not is_finite(value.type):
-            raise ValueError(f"{query.name} asks for a value that is not one of finitely many")
+            raise NesymmError(
+                f"the query {query.name} asks for a value of {value.type}, which has infinitely "
+                "many; ask for a comparison instead"
+            )
         type_ = value.type if isinstance(value.type, Int | Enum) else Int(0, 1)
         axis = Axis(f"value {i} of {query.name}", type_)
         axes.append(axis)

@@ -110,6 +110,8 @@ class World:
     def _input(self, name: str, column: Any) -> Named:
         if isinstance(column, str) and column != "now":
             name, column = f"{name}@{column}", "now"
+        if name in self.moment.seen:
+            return self.moment.seen[name][column]
         return self.moment.inputs[name][0 if isinstance(column, str) else column]
 
     def _slot(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:

@@ -107,7 +107,7 @@ FUNCTIONS: dict[tuple[str, int], str] = {
     ("ceiling", 1): "ceiling",
     ("round", 1): "round",
     ("truncate", 1): "truncate",
-    ("integer", 1): "round",
+    ("integer", 1): "truncate",
     ("sign", 1): "sign",
     ("float", 1): "float",
 }

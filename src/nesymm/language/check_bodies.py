@@ -192,6 +192,9 @@ def _body_time(
     ctx: Context, pred: Pred, time: Time | None, term: Term, scope: Scope
 ) -> Time | None:
     if not ctx.timed[pred]:
+        # In a clause with a time it is the same at that time; elsewhere there is none.
+        if time is not None and scope.time is None:
+            ctx.no_time(pred, term.span)
         return None
     if time is None:
         fail(

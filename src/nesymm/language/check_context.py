@@ -133,6 +133,14 @@ class Context:
     def defined_here(self, term: Struct) -> bool:
         return any(p.name == term.functor for p in self.defined)
 
+    def no_time(self, pred: Pred, span: Span | None) -> NoReturn:
+        fail(
+            "E208",
+            f"{pred} has no time; this mention of it has one",
+            span,
+            f"write `{pred.name}` without a time: it is the same at all steps",
+        )
+
     def is_network(self, term: Term) -> bool:
         return isinstance(term, Struct) and term.functor in self.directives.networks
 

@@ -59,16 +59,20 @@ def read_goal(ctx: Context, statement: Term) -> Observation | Query:
         target, value = target.args[0], Struct("false")
     elif head.functor == "evidence" and value is None:
         value = Struct("true")
-    if head.functor == "query" and is_op(target, "not", 1):
+    negated = head.functor == "query" and is_op(target, "not", 1)
+    written = target
+    if negated and isinstance(target, Struct):
+        target = target.args[0]
+    atom, partial = _read_goal_atom(ctx, target)
+    if negated and (atom.time is not None or atom.pred in ctx.self_valued):
         fail(
             "E103",
-            "a query asks for a predicate, not for its negation",
-            target.span,
+            "a query with a time or for a value asks for a predicate, not for its negation",
+            written.span,
             "query the predicate and take one minus its probability",
         )
-    atom, partial = _read_goal_atom(ctx, target)
     if head.functor == "query":
-        return Query(atom, literals, statement.span)
+        return Query(atom, literals, negated, statement.span)
     truth = isinstance(value, Struct) and value.functor in ("true", "false")
     values = ctx.values.get(atom.pred, frozenset())
     if (
@@ -150,8 +154,8 @@ def _read_goal_atom(ctx: Context, term: Term) -> tuple[Atom, bool]:
             written.span,
             f"write `{pred.name}@t`, `{pred.name}@T` or `{pred.name}@3`",
         )
-    if not ctx.timed[pred]:
-        time = None
+    if not ctx.timed[pred] and time is not None:
+        ctx.no_time(pred, written.span)
     if isinstance(time, Now) and time.lag:
         fail(
             "E207",

@@ -6,7 +6,8 @@ into words. After a mistake, reading goes on behind the next full stop, so that 
 reports the mistakes of several statements.
 
 Codes: E001 syntax, E002 empty, E003 not UTF-8, E004 nested too deeply, E005 a character
-or number that cannot be kept, E006 unknown escape in quotes, E007 unreadable file.
+or number that cannot be kept, E006 unknown escape in quotes, E007 unreadable file,
+E008 a name with and without quotes.
 """
 
 from __future__ import annotations
@@ -214,8 +215,17 @@ class _Builder:
         self.statements: list[Term] = []
         self.problems: list[Diagnostic] = []
         self.reached = 0
+        # Names as they stand, and names in quotes that do not need them.
+        self.plain: set[str] = set()
+        self.needless: dict[str, Span] = {}
 
     def end(self) -> tuple[list[Term], list[Diagnostic]]:
+        for name, span in self.needless.items():
+            if name in self.plain:
+                # ProbLog takes the two for different names in some places, not in others.
+                message = f"`{name}` is written with and without quotes"
+                cure = f"write `{name}` without quotes everywhere"
+                self.problems.append(Diagnostic("E008", message, span, cure))
         result = self.statements, self.problems
         self.begin(None)
         return result
@@ -276,12 +286,14 @@ class _Builder:
     def atom(self, parts: list[Any]) -> Term:
         token = parts[0]
         span = Span(self.source, token.start_pos, token.end_pos)
-        return Struct(intern(str(token)), (), span)
+        name = intern(str(token))
+        self.plain.add(name)
+        return Struct(name, (), span)
 
     def quoted(self, parts: list[Any]) -> Term:
         token = parts[0]
         span = Span(self.source, token.start_pos, token.end_pos)
-        return Struct(self._unquoted(token), (), span)
+        return Struct(self._quoted_name(token), (), span)
 
     def string(self, parts: list[Any]) -> Term:
         token = parts[0]
@@ -296,8 +308,10 @@ class _Builder:
         args = parts[2:-1:2]
         span = Span(self.source, token.start_pos, parts[-1].end_pos)
         if token[0] != "'":
-            return Struct(intern(str(token)), tuple(args), span)
-        functor = self._unquoted(token)
+            name = intern(str(token))
+            self.plain.add(name)
+            return Struct(name, tuple(args), span)
+        functor = self._quoted_name(token)
         # `','(a, b)` is the conjunction `(a, b)`, and a conjunction is flat.
         flat = functor in (",", ";") and len(args) > 1
         return Struct(functor, _flat(functor, args) if flat else tuple(args), span)
@@ -328,6 +342,12 @@ class _Builder:
             self.problems.append(Diagnostic("E005", message, span, "write a smaller number"))
         return Num(value, span)
 
+    def _quoted_name(self, token: Any) -> str:
+        name = self._unquoted(token)
+        if _PLAIN.fullmatch(name):
+            self.needless.setdefault(name, Span(self.source, token.start_pos, token.end_pos))
+        return name
+
     def _unquoted(self, token: Any) -> str:
         def decoded(match: re.Match[str]) -> str:
             char = match[0][1]
@@ -349,6 +369,7 @@ class _Builder:
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "'": "'", '"': '"', "\\": "\\"}
+_PLAIN = re.compile("[a-z][A-Za-z0-9_]*")
 
 
 def _flat(functor: str, parts: Sequence[Term]) -> tuple[Term, ...]:

@@ -198,8 +198,11 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
+    """`negated`: what is asked is whether each of the answers does not hold."""
+
     atom: Atom
     body: Body
+    negated: bool = False
     span: Span | None = _span()
 
 

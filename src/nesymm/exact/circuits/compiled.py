@@ -13,12 +13,18 @@ import jax
 import jax.numpy as jnp
 
 from nesymm.exact.circuits import jax_passes, queries
+from nesymm.exact.circuits.graph import FIRST_LITERAL
 from nesymm.exact.layers import Tables
+
+# Bytes of values that are computed together, and how few rows of a batch that may be.
+_CACHE = 4 * 2**20
+_NARROWEST = 32
 
 
 @jax.custom_vjp
 def _log_values(tables: Tables, weights: jax.Array) -> jax.Array:
-    return _forward(tables, weights)[0]
+    plain, trusted = queries.plainly(jnp, jax_passes, tables, weights)
+    return jax.lax.cond(trusted, lambda: plain, lambda: _forward(tables, weights)[0])
 
 
 def _forward(tables: Tables, weights: jax.Array) -> tuple[jax.Array, Any]:
@@ -39,7 +45,29 @@ _log_values.defvjp(_forward, _backward)
 @jax.jit
 def log_values(tables: Tables, weights: jax.Array) -> jax.Array:
     """The log weighted model counts of the roots, of shape (root, batch)."""
-    return _log_values(tables, weights)
+    literals, batch = weights.shape
+    width = _block(tables, weights)
+    if batch <= width:
+        return _log_values(tables, weights)
+    blocks = -(-batch // width)
+    width = -(-batch // blocks)
+    # Weights come with the batch last, from arrays that had it first: that order is cheap
+    # to cut.
+    rows = jnp.pad(weights.T, ((0, blocks * width - batch), (0, 0)), mode="edge")
+    found = jax.lax.map(
+        lambda block: _log_values(tables, block.T).T, rows.reshape(blocks, width, literals)
+    )
+    return found.reshape(blocks * width, -1)[:batch].T
+
+
+def _block(tables: Tables, weights: jax.Array) -> int:
+    """How much of a batch to evaluate at once: what a processor's cache has room for. An
+    accelerator does better with everything."""
+    if jax.default_backend() != "cpu":
+        return weights.shape[1]
+    sums = sum(lane.scopes.size for section in tables.sections for lane in section)
+    places = FIRST_LITERAL + weights.shape[0] + sums
+    return max(_NARROWEST, _CACHE // (places * weights.dtype.itemsize))
 
 
 marginals = jax.jit(partial(queries.marginals, jnp, jax_passes))

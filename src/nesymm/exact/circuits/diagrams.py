@@ -1,8 +1,8 @@
 """From a formula to decision diagrams (SDDs), bottom-up and within a budget.
 
-Every gate is applied to the diagrams of its arguments; those of a recursive component are
-unknowns first (see `fixpoints`). A budget of nodes and time is checked between operations
-of the library, which cannot be interrupted.
+Every gate is applied to the diagrams of its arguments. Those of a recursive component are
+unknowns that are eliminated (see `fixpoints`), or are iterated from `false`. A budget of
+nodes and time is checked between operations of the library, which cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -108,10 +108,14 @@ class Plan:
 
 
 class Diagrams:
-    """Compiles the formula of a plan with one vtree."""
+    """Compiles the formula of a plan with one vtree.
 
-    def __init__(self, plan: Plan, vtree: Vtree, budget: Budget):
+    Recursive components are solved by elimination, or by iteration from `false`.
+    """
+
+    def __init__(self, plan: Plan, vtree: Vtree, budget: Budget, iterate: bool = False):
         self.plan = plan
+        self.iterate = iterate
         self.formula = plan.formula
         self.vtree = vtree
         self.budget = budget
@@ -124,10 +128,12 @@ class Diagrams:
 
     def compile(self) -> list[Node]:
         for component in self.plan.components:
-            if len(component) > 1:
-                self._solve(component)
-            else:
+            if len(component) == 1:
                 self.values[component[0]] = self._value(component[0], self.values)
+            elif self.iterate:
+                self._iterate(component)
+            else:
+                self._solve(component)
             self._release(component)
         return [self.values[root] for root in self.plan.roots]
 
@@ -287,6 +293,25 @@ class Diagrams:
         for gate in gates:
             if gate in wanted:
                 self.values[gate] = self._value(gate, self.values)
+
+    def _iterate(self, component: list[int]) -> None:
+        """The same, computed again and again from `false` until nothing changes."""
+        formula = self.formula
+        atoms = sorted(node for node in component if formula.ops[node] == ATOM)
+        gates = sorted(node for node in component if formula.ops[node] != ATOM)
+        values = self.values
+        values.update(dict.fromkeys(atoms, self.false))
+        changed = set(component)
+        while changed:
+            for gate in gates:
+                if gate not in values or not changed.isdisjoint(formula.children(gate)):
+                    value = self._value(gate, values)
+                    if value != values.get(gate):
+                        values[gate] = value
+                        changed.add(gate)
+            found = {atom: values[formula.args[atom][0]] for atom in atoms}
+            changed = {atom for atom in atoms if found[atom] != values[atom]}
+            values.update(found)
 
     # What `System` needs of diagrams.
 

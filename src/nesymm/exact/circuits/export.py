@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from nesymm.exact.circuits.graph import FALSE_NODE, FAN_IN, FIRST_LITERAL, TRUE_NODE, Graph
@@ -39,23 +40,36 @@ class _Export:
         self._branches: dict[tuple[int, int, int], int] = {}
 
     def graph(self, roots: Sequence[Node]) -> Graph:
-        # A node waits on the stack, with its elements, until these are made.
-        stack: list[tuple[Node, list[tuple[Node, Node]] | None]] = [(r, None) for r in roots]
+        # A node waits on the stack, with the ids of its elements, until these are made.
+        # Asking the library is most of the work, so everything is asked once.
+        made = self.made
+        stack: list[tuple[Node, int, Elements]] = [(root, -1, []) for root in roots]
         while stack:
-            node, elements = stack.pop()
-            if node.id in self.made:
+            node, position, elements = stack.pop()
+            key = node.id
+            if key in made:
                 continue
-            if elements is not None:
-                parts = [(self.made[p.id], self.made[s.id]) for p, s in elements]
-                self.made[node.id] = self._sum(parts, node.vtree().position())
-            elif node.is_false() or node.is_true():
-                self.made[node.id] = TRUE_NODE if node.is_true() else FALSE_NODE
-            elif (item := self.items[node.vtree().position()]) >= 0:
-                self.made[node.id] = self._set(node, item)
-            else:
-                elements = [(p, s) for p, s in node.elements() if not s.is_false()]
-                stack.append((node, elements))
-                stack.extend((part, None) for element in elements for part in element)
+            if elements:
+                made[key] = self._sum([(made[p], made[s]) for p, s in elements], position)
+                continue
+            if node.is_true() or node.is_false():
+                made[key] = TRUE_NODE if node.is_true() else FALSE_NODE
+                continue
+            position = node.vtree().position()
+            if (item := self.items[position]) >= 0:
+                made[key] = self._set(node, item)
+                continue
+            elements = []
+            stack.append((node, position, elements))
+            for prime, sub in node.elements():
+                if sub.is_false():
+                    continue
+                first, second = prime.id, sub.id
+                elements.append((first, second))
+                if first not in made:
+                    stack.append((prime, -1, []))
+                if second not in made:
+                    stack.append((sub, -1, []))
         return Graph.build(self.sizes, self.sums, self.scopes, [self.made[r.id] for r in roots])
 
     def _sum(self, elements: Elements, *scope: int) -> int:
@@ -70,6 +84,8 @@ class _Export:
 
     def _set(self, node: Node, item: int) -> int:
         """The sum of the literals that a node inside a block allows."""
+        if self.sizes[item] == 2:
+            return self.first[item] + (node.literal > 0)
         if item not in self._sets:
             self._sets[item] = _code_sets(self.sizes[item])
         codes, _ = self._sets[item]
@@ -128,6 +144,7 @@ class _Export:
         return self._allowed[node.id]
 
 
+@lru_cache(maxsize=64)
 def _code_sets(size: int) -> tuple[list[int], list[int]]:
     """A bit pattern for each value, and for each bit the set of patterns that have it."""
     count = bit_count(size)

@@ -19,11 +19,15 @@ _BLOCK = 2_000_000
 
 def log_values(tables: Tables, weights: np.ndarray) -> np.ndarray:
     """The log weighted model counts of the roots, of shape (root, batch)."""
-    blocks = [
-        queries.evaluate(np, numpy_passes, tables, block, "sum")[0]
-        for block in _blocks(tables, weights)
-    ]
+    blocks = [_log_values(tables, block) for block in _blocks(tables, weights)]
     return np.concatenate(blocks, axis=-1)
+
+
+def _log_values(tables: Tables, weights: np.ndarray) -> np.ndarray:
+    plain, trusted = queries.plainly(np, numpy_passes, tables, weights)
+    if trusted:
+        return plain
+    return queries.evaluate(np, numpy_passes, tables, weights, "sum")[0]
 
 
 def marginals(tables: Tables, weights: np.ndarray, root: int) -> np.ndarray:

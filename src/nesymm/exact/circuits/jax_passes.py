@@ -13,7 +13,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from nesymm.exact.circuits.graph import FIRST_LITERAL
-from nesymm.exact.circuits.steps import Division, Rule, downwards, finite, log, terms_of, upwards
+from nesymm.exact.circuits.steps import (
+    Division,
+    Rule,
+    constants,
+    downwards,
+    finite,
+    log,
+    terms_of,
+    upwards,
+)
 from nesymm.exact.layers import Section, Tables
 
 
@@ -40,10 +49,10 @@ def values_of(tables: Tables, literals: jax.Array, rule: Rule) -> jax.Array:
     """The values of all places, from those of the literals."""
     batch = literals.shape[1]
     count = sum(lane.scopes.size for section in tables.sections for lane in section)
-    constants = jnp.array([[-jnp.inf], [0.0]], literals.dtype)
+    ends = jnp.array(constants(rule), literals.dtype)[:, None]
     values = jnp.concatenate(
         [
-            jnp.broadcast_to(constants, (2, batch)),
+            jnp.broadcast_to(ends, (2, batch)),
             literals,
             jnp.zeros((count, batch), literals.dtype),
         ]
@@ -51,7 +60,7 @@ def values_of(tables: Tables, literals: jax.Array, rule: Rule) -> jax.Array:
 
     def layer(values: jax.Array, inputs: tuple[Section, Any]) -> tuple[jax.Array, None]:
         section, start = inputs
-        sums = [upwards(jnp, terms_of(values, x.primes, x.subs), rule) for x in section]
+        sums = [upwards(jnp, values, x.primes, x.subs, rule) for x in section]
         return lax.dynamic_update_slice_in_dim(values, jnp.concatenate(sums), start, 0), None
 
     offset = FIRST_LITERAL + literals.shape[0]

@@ -8,7 +8,16 @@ from __future__ import annotations
 import numpy as np
 
 from nesymm.exact.circuits.graph import FIRST_LITERAL
-from nesymm.exact.circuits.steps import Division, Rule, downwards, finite, log, terms_of, upwards
+from nesymm.exact.circuits.steps import (
+    Division,
+    Rule,
+    constants,
+    downwards,
+    finite,
+    log,
+    terms_of,
+    upwards,
+)
 from nesymm.exact.layers import Tables
 
 
@@ -29,13 +38,15 @@ def values_of(tables: Tables, literals: np.ndarray, rule: Rule) -> np.ndarray:
     count = sum(lane.scopes.size for section in tables.sections for lane in section)
     offset = FIRST_LITERAL + len(literals)
     values = np.empty((offset + count, literals.shape[1]), literals.dtype)
-    values[0], values[1], values[FIRST_LITERAL:offset] = -np.inf, 0, literals
+    values[0], values[1] = constants(rule)
+    values[FIRST_LITERAL:offset] = literals
     for section in tables.sections:
         for layer in range(len(section[0].scopes)):
             start = offset
             for lane in section:
-                terms = terms_of(values[:start], lane.primes[layer], lane.subs[layer])
-                values[offset : offset + lane.width] = upwards(np, terms, rule)
+                primes, subs = lane.primes[layer], lane.subs[layer]
+                sums = upwards(np, values[:start], primes, subs, rule)
+                values[offset : offset + lane.width] = sums
                 offset += lane.width
     return values
 

@@ -10,9 +10,11 @@ end. For maximisation the total is the largest weight.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from nesymm.exact.circuits.steps import Array, Rule, finite
+from nesymm.exact.circuits.graph import FALSE_NODE
+from nesymm.exact.circuits.steps import Array, Rule, finite, log
 from nesymm.exact.layers import Tables
 
 
@@ -24,6 +26,27 @@ def evaluate(
     literals = weights - finite(xp, totals)[tables.owners]
     values = passes.values_of(tables, literals, rule)
     return values[tables.roots] + totals.sum(axis=0), literals, values
+
+
+def plainly(xp: Any, passes: Any, tables: Tables, weights: Array) -> tuple[Array, Array]:
+    """The log values of the roots by sums and products of numbers instead of logarithms,
+    and whether they can be trusted.
+
+    With divided weights every value is a probability, so that nothing overflows. What
+    underflows is lost, but it is less than the smallest number and is only ever multiplied
+    by probabilities: roots that are much larger do not feel it. Smaller ones, and 0, can be
+    trusted where even the product of all weights would not underflow.
+    """
+    top = finite(xp, passes.total(tables, weights, "max"))
+    parts = xp.exp(weights - top[tables.owners])
+    sums = passes.by_variable(tables, parts)
+    literals = parts / xp.where(sums > 0, sums, 1)[tables.owners]
+    totals = log(xp, sums) + top
+    values = passes.values_of(tables, literals, "plain")[tables.roots]
+    small = 1e-30 if weights.dtype.itemsize <= 4 else 1e-250
+    large = ((values > small) | (tables.roots == FALSE_NODE)[:, None]).all(axis=0)
+    least = finite(xp, weights - finite(xp, totals)[tables.owners]).sum(axis=0)
+    return log(xp, values) + totals.sum(axis=0), (large | (least > math.log(small))).all()
 
 
 def flow_of(xp: Any, roots: Array, root: Any) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 Code = tuple[tuple[int, bool], ...]
 
@@ -24,6 +24,7 @@ def split(low: int, high: int) -> int:
     return (low + high + 1) // 2
 
 
+@lru_cache(maxsize=64)
 def value_codes(size: int) -> list[Code]:
     """The bits, and their values, that say each of `size` values: a complete prefix code.
 

@@ -5,7 +5,7 @@
    recursion; ProbLog's grounder beside it for the single pair and the single source.
 2. The paper's discriminative rules on growing grids with growing numbers of enemies.
 
-    python benchmarks/bench_grounding.py [--seed 0]
+    python benchmarks/grounding.py [--seed 0]
 """
 
 from __future__ import annotations

@@ -1,0 +1,179 @@
+"""`Filter`: a model over time with a method, ready for data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nesymm.compiler.step import StepProgram
+from nesymm.errors import NesymmError
+from nesymm.filtering.data import Sequences, prepare
+from nesymm.filtering.elimination import TooLarge
+from nesymm.filtering.forward import ExactFilter
+from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.filtering.particles import ParticleFilter, run, to_arrays
+from nesymm.filtering.result import Failure, Filtered, FilterError, collect
+
+Engine = ExactFilter | ParticleFilter
+
+
+@dataclass
+class Filter:
+    """Runs a program over sequences by one method."""
+
+    step: StepProgram
+    method: Method
+    _engines: dict[Any, tuple[Engine, str]] = field(default_factory=dict, repr=False)
+    _compiled: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+        errors: str = "raise",
+    ) -> Filtered:
+        sequences = prepare(self.step, data or {}, horizon, length)
+        engine, reason = self.engine(sequences)
+        compiled = self._compile(engine, sequences)
+        outcome = compiled(to_arrays(sequences), parameters, dict(networks), jax.random.key(seed))
+        outcome = jax.tree.map(np.asarray, outcome)
+        failures = _failures(sequences, outcome, engine)
+        queries = engine.phases.later.queries
+        filtered, final = collect(queries, outcome.answers, sequences.last, sequences.steps)
+        alive = np.arange(sequences.steps)[None, :] <= sequences.last[:, None]
+        gains = np.where(alive, outcome.log_gain.T.astype(np.float64), np.nan)
+        result = Filtered(
+            describe(engine),
+            reason,
+            np.nansum(gains, axis=1),
+            gains,
+            np.where(alive, outcome.effective.T, np.nan),
+            outcome.resampled.T & alive,
+            filtered,
+            final,
+            failures,
+        )
+        if failures and errors == "raise":
+            raise FilterError(failures, result)
+        return result
+
+    # ------------------------------------------------------------ engines
+
+    def engine(self, sequences: Sequences) -> tuple[Engine, str]:
+        """The machinery for data like these, and why it was chosen."""
+        real = jnp.zeros(()).dtype
+        key = (sequences.complete, sequences.observed, sequences.steps, real)
+        if key not in self._engines:
+            self._engines[key] = self._choose(sequences, real)
+        return self._engines[key]
+
+    def _choose(self, sequences: Sequences, real: Any) -> tuple[Engine, str]:
+        given = sequences.complete
+        match self.method:
+            case ExactForward():
+                return ExactFilter(self.step, self.method, given, real, sequences.steps), "as asked"
+            case RaoBlackwellised() | Bootstrap():
+                return ParticleFilter(self.step, self.method, given, real), "as asked"
+        assert isinstance(self.method, Auto)
+        try:
+            engine = ExactFilter(
+                self.step, ExactForward(), given, real, sequences.steps, self.method.budget
+            )
+            if engine.draws > 1:
+                raise NesymmError("a static variable has infinitely many values")
+            self._abstract(engine, sequences)
+        except (TooLarge, NesymmError) as error:
+            method = RaoBlackwellised(particles=self.method.particles)
+            return (
+                ParticleFilter(self.step, method, given, real),
+                f"exact inference does not apply: {error}",
+            )
+        return engine, "the belief over the state is small enough to be exact"
+
+    def _abstract(self, engine: Engine, sequences: Sequences) -> None:
+        """Trace without computing: tables that are too large show."""
+        self._shapes(engine, sequences)
+
+    def _shapes(self, engine: Engine, sequences: Sequences) -> Any:
+        settings = engine.settings(sequences.batch)
+        short = min(sequences.steps, 3)
+        arrays = to_arrays(sequences)
+        cut = {**arrays, "timed": jax.tree.map(lambda x: x[:short], arrays["timed"])}
+        from dataclasses import replace
+
+        few = replace(sequences, steps=short)
+        nets = _Anything(self.step)
+        params = {p.name: np.zeros([a.size for a in p.axes]) for p in self.step.parameters}
+        return jax.eval_shape(
+            lambda a, k: run(engine, settings, few, a, params, nets, k, True)[0],
+            cut,
+            jax.random.key(0),
+        )
+
+    def _compile(self, engine: Engine, sequences: Sequences) -> Any:
+        uniform = bool(np.all(sequences.last == sequences.steps - 1))
+        key = (id(engine), sequences.batch, sequences.steps, frozenset(sequences.masks), uniform)
+        if key not in self._compiled:
+            settings = engine.settings(sequences.batch)
+
+            def whole(arrays: Any, parameters: Any, networks: Any, rng: Any) -> Any:
+                outcome, _ = run(
+                    engine, settings, sequences, arrays, parameters, networks, rng, uniform
+                )
+                return outcome
+
+            self._compiled[key] = eqx.filter_jit(whole)
+        return self._compiled[key]
+
+
+class _Anything(dict):  # type: ignore[type-arg]
+    """Networks for shapes only: each gives zeros of its declared shape."""
+
+    def __init__(self, step: StepProgram):
+        super().__init__()
+        for name, shape in step.networks:
+            self[name] = lambda *_, shape=shape: jnp.zeros(shape or (1,))
+
+
+def describe(engine: Engine) -> str:
+    if isinstance(engine, ExactFilter):
+        extra = f", {engine.draws} draws of static variables" if engine.draws > 1 else ""
+        return "exact forward" + extra
+    method = engine.method
+    name = "Rao-Blackwellised" if isinstance(method, RaoBlackwellised) else "bootstrap"
+    return f"{name}, {method.particles:,} particles"
+
+
+def _failures(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Failure, ...]:
+    out = []
+    exact = isinstance(engine, ExactFilter) and engine.draws == 1
+    for b in range(sequences.batch):
+        for t in range(int(sequences.last[b]) + 1):
+            if outcome.flags[t, b]:
+                messages = "; ".join(f.message for f in engine.phases.later.flags) or "a rule broke"
+                out.append(Failure(b, t, messages))
+            elif np.isnan(outcome.log_gain[t, b]):
+                out.append(Failure(b, t, "a network or parameter gave NaN"))
+            elif outcome.dead[t, b]:
+                message = (
+                    "the evidence is impossible"
+                    if exact
+                    else "no particle explains the evidence: it is impossible, or too rare for "
+                    "this many particles"
+                )
+                out.append(Failure(b, t, message))
+            else:
+                continue
+            break
+    return tuple(out)

@@ -1,0 +1,482 @@
+"""Exact inference over time: the belief over all states, step by step.
+
+The belief is a product of tables over the fields of the state; fields that share no
+cause stay in separate tables. A step multiplies the tables with the priors of the step's
+variables and its evidence, and moves the mass from previous to next fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from nesymm.compiler.algebra import is_const
+from nesymm.compiler.expr import TRUE, Expr, postorder
+from nesymm.compiler.step import QueryDecl, Slot, StepProgram
+from nesymm.compiler.types import BOOL, Enum, Int, is_finite
+from nesymm.errors import NesymmError
+from nesymm.exact.named import Named, apply, expand, reduce, union
+from nesymm.filtering.bounds import Field, field_domain, field_types
+from nesymm.filtering.dims import Choice, cells, choices
+from nesymm.filtering.elimination import (
+    MAX_CELLS,
+    TooLarge,
+    add,
+    components,
+    eliminate,
+    logsumexp,
+)
+from nesymm.filtering.methods import ExactForward
+from nesymm.filtering.particles import ParticleFilter, _bind, settle
+from nesymm.filtering.phases import phases, unroll, use_observed
+from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
+from nesymm.filtering.step import (
+    LANES,
+    Outcome,
+    ParticleStep,
+    Problem,
+    Settings,
+    State,
+    Told,
+    _normalise,
+    _wide,
+    tuple_key,
+)
+from nesymm.filtering.world import Binding, Moment, Tables
+from nesymm.language.program import During, Now
+
+Partition = tuple[frozenset[Choice], ...]
+
+
+class ExactFilter:
+    """The exact forward pass over a batch of sequences."""
+
+    def __init__(
+        self,
+        step: StepProgram,
+        method: ExactForward,
+        given: frozenset[str],
+        real: Any,
+        steps: int,
+        limit: int = MAX_CELLS,
+    ):
+        self.method = method
+        self.real = real
+        self.limit = limit
+        both = use_observed(phases(step, given), given)
+        self.phases = both
+        infinite = {
+            v.name for p in both for v in p.variables if not v.finite and v.name not in _emitted(p)
+        }
+        for program in both:
+            for variable in program.variables:
+                if variable.name in infinite and not variable.static:
+                    raise NesymmError(
+                        f"{variable.name} is {variable.family} and drawn anew at every step: the "
+                        "state has no exact belief; use particles"
+                    )
+        self.draws = method.draws if infinite else 1
+        carried = _carried(both, infinite)
+        self.types = field_types(both, steps)
+        self.domains: dict[Field, tuple] = {}
+        for slot in both.later.slots:
+            if slot.name in carried:
+                continue
+            if slot.name not in both.always:
+                self.domains[slot.name, "present"] = (False, True)
+            for i in range(len(slot.fields)):
+                name = f"{slot.name} (value {i + 1})" if len(slot.fields) > 1 else slot.name
+                self.domains[slot.name, i] = field_domain(name, self.types[slot.name, i])
+        finite = frozenset(v.name for p in both for v in p.variables if v.finite)
+        self.beliefs = frozenset(n for n in both.kept if both.statics[n].finite)
+        tested = tested_variables(both)
+        self.slot_names = {f"slot {s}" for s, _ in self.domains}
+        self.plans = tuple(
+            self._split(make_plan(p, both.statics, finite, self.beliefs, tested, both.always))
+            for p in both
+        )
+        self.first, self.later = self.plans
+        self.partition: Partition | None = None
+
+    def _split(self, plan: Plan) -> Plan:
+        """Elements are told apart throughout: any of them may come to depend on another."""
+        names = plan.enumerated | self.slot_names
+        variables = {}
+        for name, variable in plan.variables.items():
+            params = tuple(
+                tuple(unroll(e, set(names)) for e in p)
+                if isinstance(p, tuple)
+                else unroll(p, set(names))
+                for p in variable.params
+            )
+            variables[name] = replace(
+                variable, guard=unroll(variable.guard, set(names)), params=params
+            )
+
+        def read(expr: Expr) -> Expr:
+            return unroll(expr, set(names))
+
+        step = plan.step
+        step = replace(
+            step,
+            slots=tuple(
+                replace(s, present=read(s.present), values=tuple(map(read, s.values)))
+                for s in step.slots
+            ),
+            observations=tuple(
+                replace(
+                    o,
+                    holds=read(o.holds),
+                    branches=tuple(
+                        replace(b, condition=read(b.condition), values=tuple(map(read, b.values)))
+                        for b in o.branches
+                    ),
+                )
+                for o in step.observations
+            ),
+            queries=tuple(
+                replace(q, holds=read(q.holds), values=tuple(map(read, q.values)))
+                for q in step.queries
+            ),
+        )
+        return replace(
+            plan,
+            step=step,
+            variables=variables,
+            solved=tuple(variables[v.name] for v in plan.solved),
+            ahead=tuple(variables[v.name] for v in plan.ahead),
+            fresh=tuple(variables[v.name] for v in plan.fresh),
+            split=frozenset(n for n in plan.enumerated if plan.variables[n].axes),
+        )
+
+    # ------------------------------------------------------------ the interface of a filter
+
+    def settings(self, batch: int, surrogate: bool = False, record: bool = False) -> Settings:
+        return Settings(batch, self.draws, self.real, None, 0.0, False, surrogate, record)
+
+    def start(self, settings: Settings) -> State:
+        return State({}, {}, [], Named(jnp.zeros(settings.shape(LANES), self.real), LANES))
+
+    def bind(self, parameters: Any, networks: Any, calls: int) -> Binding:
+        return _bind((self.first, self.later), parameters, networks, 1 << 20)
+
+    def step(
+        self,
+        settings: Settings,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        at_first: bool,
+        everything: bool,
+        final: bool = True,
+    ) -> Outcome:
+        plan = self.first if at_first else self.later
+        ask = plan.step.queries
+        if not everything:
+            ask = tuple(q for q in ask if isinstance(q.when, Now | During))
+        return ExactStep(plan, settings, self)(state, moment, binding, key, ask)
+
+    def settle(self, function: Callable[[State], State], state: State) -> State:
+        """Join the tables that will have to be joined, so that all steps look alike."""
+        self.partition = _partition(state.beliefs)
+        while True:
+            after = jax.eval_shape(function, state)
+            merged = _merge(self.partition, _partition(after.beliefs))
+            if merged == self.partition:
+                break
+            self.partition = merged
+            state = replace(state, beliefs=_regroup(state.beliefs, merged))
+        return settle(function, state)
+
+
+def _emitted(step: StepProgram) -> frozenset[str]:
+    from nesymm.filtering.plan import emitted_variables
+
+    return emitted_variables(step)
+
+
+def _carried(both: Any, infinite: set[str]) -> set[str]:
+    """Slots that depend on inputs and on drawn static variables only."""
+    names = {s.name for s in both.later.slots}
+    while True:
+        kept = set()
+        for name in names:
+            exprs = []
+            for program in both:
+                slot = program.slot(name)
+                exprs += [slot.present, *slot.values]
+            inside = [n.data[0] for n in postorder(exprs) if n.op == "slot"]
+            if set(inside) <= names and reads(exprs) <= infinite:
+                kept.add(name)
+        if kept == names:
+            return names
+        names = kept
+
+
+# ---------------------------------------------------------------- tables of the belief
+
+
+def _partition(beliefs: Sequence[Named]) -> Partition:
+    return tuple(
+        sorted((frozenset(choices(b.dims)) for b in beliefs), key=lambda s: sorted(map(repr, s)))
+    )
+
+
+def _merge(a: Partition, b: Partition) -> Partition:
+    groups: list[set[Choice]] = []
+    for part in (*a, *b):
+        together = set(part)
+        apart = []
+        for group in groups:
+            if group & together:
+                together |= group
+            else:
+                apart.append(group)
+        groups = [*apart, together]
+    return tuple(sorted((frozenset(g) for g in groups), key=lambda s: sorted(map(repr, s))))
+
+
+def _regroup(beliefs: Sequence[Named], partition: Partition) -> list[Named]:
+    out = []
+    for part in partition:
+        if cells(tuple(part)) > MAX_CELLS:
+            raise TooLarge(sorted(part, key=repr))
+        mine = [b for b in beliefs if set(choices(b.dims)) & part]
+        table = add(jnp, mine)
+        dims = (
+            *sorted(part, key=repr),
+            *(d for d in union([table.dims]) if not isinstance(d, Choice)),
+        )
+        shape = [
+            d.size
+            if isinstance(d, Choice)
+            else next(b.array.shape[b.dims.index(d)] for b in mine if d in b.dims)
+            for d in dims
+        ]
+        out.append(Named(jnp.broadcast_to(expand(jnp, table, dims), shape), dims))
+    return out
+
+
+def scatter(table: Named, index: Named, gone: list[Choice], new: Choice) -> Named:
+    """Sum a log-table over the choices in `gone`, each cell into the place `index` of `new`."""
+    kept = tuple(d for d in table.dims if d not in gone)
+    lined = expand(jnp, table, (*gone, *kept))
+    where = expand(jnp, index, (*gone, *kept))
+    sizes = tuple(d.size for d in gone)
+    # Previous choices that the position depends on stay apart, though the mass is the same.
+    shape = jnp.broadcast_shapes(lined.shape, where.shape, (*sizes, *(1,) * len(kept)))
+    lined = jnp.broadcast_to(lined, shape)
+    rows = 1
+    for s in sizes:
+        rows *= s
+    flat = lined.reshape(rows, *lined.shape[len(gone) :])
+    top = jax.lax.stop_gradient(jnp.max(flat, axis=0, keepdims=True))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    mass = jnp.exp(flat - top)
+    if set(index.dims) <= set(gone):
+        where = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
+        total = jax.ops.segment_sum(mass, where, num_segments=new.size)
+    else:
+        where = jnp.broadcast_to(where, shape).reshape(flat.shape)
+        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
+        at = (where, *(o[None] for o in others))
+        total = jnp.zeros((new.size, *flat.shape[1:]), mass.dtype).at[at].add(mass)
+    positive = total > 0
+    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf)
+    return Named(log + top, (new, *kept))
+
+
+class ExactStep(ParticleStep):
+    """One step of the exact forward pass."""
+
+    def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
+        super().__init__(plan, settings, engine.phases.kept)
+        self.engine = engine
+
+    def __call__(  # type: ignore[override]
+        self,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        ask: tuple[QueryDecl, ...],
+        final: bool = True,
+    ) -> Outcome:
+        settings = self.settings
+        slots = {tuple_key(k): v for k, v in state.slots.items()}
+        values = self._draw_ahead(state, slots, moment, binding, key)
+        low = self._tables(slots, values, moment, binding)
+        problem = self._problem(low, state.beliefs, moment)
+        before = state.log_weights
+        gain, beliefs = self._forward(low, problem)
+        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        log_weights = _wide(apply(jnp, jnp.add, before, gain), settings).array
+        total = logsumexp(jnp, log_weights, -1)
+        weights = _normalise(log_weights)
+        answers = {q.name: problem.answer(q, log_weights) for q in ask}
+        mean = jax.lax.stop_gradient(total) - jnp.log(1.0 * settings.particles)
+        after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
+        statics = {n: v for n, v in values.items() if n in self.kept}
+        carried = self._next_carried(low)
+        return Outcome(
+            State(carried, statics, beliefs, Named(after, LANES)),
+            total - jnp.log(1.0 * settings.particles),
+            1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
+            jnp.zeros(settings.batch, bool),
+            answers,
+            self._possible_flags(low, problem),
+            ~jnp.isfinite(total),
+            {},
+        )
+
+    def _tables(  # type: ignore[override]
+        self,
+        slots: dict[Any, Named],
+        values: dict[str, Named],
+        moment: Moment,
+        binding: Binding,
+        concrete: bool = False,
+        draw: Any = None,
+    ) -> Tables:
+        plan = self.plan
+        world = Told(
+            plan.step,
+            moment,
+            binding,
+            slots,
+            dict(values),
+            frozenset() if draw else plan.enumerated,
+            plan.split,
+            draw,
+            plan.variables,
+            {} if plan is self.engine.first else self.engine.domains,
+        )
+        return Tables(world, self.settings.real, self.engine.limit)
+
+    # ------------------------------------------------------------ previous to next
+
+    def _forward(self, low: Tables, problem: Problem) -> tuple[Named, list[Named]]:
+        """The log-probability of the evidence, and the belief over the next state."""
+        targets = [t for s in self.plan.step.slots for t in self._targets(low, s)]
+        factors = [*problem.factors]
+        keep = {d for _, index in targets for d in choices(index.dims)}
+        keep |= {d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs}
+        # What only the next state mentions was named while it was computed.
+        factors = [*problem.prior, *problem.tied, *problem.evidence]
+        from nesymm.filtering.step import _aux
+
+        factors += _aux(low.factors, [*factors, *(i for _, i in targets)])
+        done = eliminate(jnp, factors, keep=frozenset(keep), limit=self.engine.limit)
+        live = done.rest
+        total = done.total
+        for number, (new, index) in enumerate(targets):
+            later = {d for _, i in targets[number + 1 :] for d in choices(i.dims)}
+            gone = [
+                d for d in choices(index.dims) if d not in later and d.name not in self.plan.beliefs
+            ]
+            mine = [f for f in live if set(gone) & set(choices(f.dims))]
+            live = [f for f in live if not set(gone) & set(choices(f.dims))]
+            table = add(jnp, mine) if mine else Named(jnp.zeros((), low.real))
+            dims = union([table.dims, index.dims])
+            if cells(dims) > self.engine.limit:
+                raise TooLarge(choices(dims))
+            table = Named(expand(jnp, table, dims), dims)
+            if gone:
+                live.append(scatter(table, index, gone, new))
+            else:
+                live.append(_point(low, index, new))
+        final = [Named(f.array, tuple(_as_slot(d) for d in f.dims)) for f in live]
+        groups = components(final)
+        beliefs = [add(jnp, [final[i] for i in group]) for group in groups]
+        beliefs = [b for b in beliefs if choices(b.dims)]
+        for lone in (
+            b for b in (add(jnp, [final[i] for i in g]) for g in groups) if not choices(b.dims)
+        ):
+            total = apply(jnp, jnp.add, total, lone)
+        if self.engine.partition is not None:
+            merged = _merge(self.engine.partition, _partition(beliefs))
+            beliefs = _regroup(beliefs, merged)
+        out = []
+        for table in beliefs:
+            dims = choices(table.dims)
+            norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), table, dims)
+            total = apply(jnp, jnp.add, total, norm)
+            out.append(apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), table, norm))
+        return total, sorted(out, key=lambda b: sorted(map(repr, choices(b.dims))))
+
+    def _targets(self, low: Tables, slot: Slot) -> list[tuple[Choice, Named]]:
+        """Per field of the next state, its choice and the position of its value."""
+        out = []
+        domains = self.engine.domains
+        for key in places(slot.axes):
+            present = at_place(slot.present, slot.axes, key)
+            there = None if slot.name in self.plan.always else low.value(present)
+            if (slot.name, "present") in domains:
+                new = Choice("next", (slot.name, "present"), key, 2)
+                assert there is not None
+                out.append((new, Named(there.array.astype(jnp.int32), there.dims)))
+            for i, value in enumerate(slot.values):
+                if (slot.name, i) not in domains:
+                    continue
+                index = self._position(low, slot, i, at_place(value, slot.axes, key))
+                if there is not None:
+                    index = apply(jnp, lambda h, x: jnp.where(h, x, 0), there, index)
+                size = len(domains[slot.name, i])
+                out.append((Choice("next", (slot.name, i), key, size), index))
+        return out
+
+    def _position(self, low: Tables, slot: Slot, i: int, expr: Expr) -> Named:
+        value = low.value(expr)
+        type_ = self.engine.types[slot.name, i]
+        if isinstance(type_, Enum):
+            value = low.recode(value, expr.type, type_)
+            return Named(value.array.astype(jnp.int32), value.dims)
+        if type_ == BOOL:
+            return Named(value.array.astype(jnp.int32), value.dims)
+        assert isinstance(type_, Int)
+        shifted = value.array.astype(jnp.int32) - int(type_.lo)
+        return Named(jnp.clip(shifted, 0, int(type_.size) - 1), value.dims)
+
+    def _next_carried(self, low: Tables) -> dict[str, Named]:
+        out: dict[str, Named] = {}
+        for slot in self.plan.step.slots:
+            if (slot.name, "present") in self.engine.domains or any(
+                (slot.name, i) in self.engine.domains for i in range(len(slot.values))
+            ):
+                continue
+            if slot.name not in self.plan.always:
+                out[f"{slot.name}.present"] = low.value(slot.present)
+            for i, value in enumerate(slot.values):
+                out[f"{slot.name}.{i}"] = low.recode(low.value(value), value.type, slot.fields[i])
+        return out
+
+    def _possible_flags(self, low: Tables, problem: Problem) -> Any:
+        """Flags that are raised with positive probability."""
+        out = []
+        for flag in self.plan.step.flags:
+            condition = low.value(
+                unroll(flag.condition, set(self.plan.enumerated | self.engine.slot_names))
+            )
+            probability = problem._probability(condition, ())
+            array = jnp.broadcast_to(expand(jnp, probability, LANES), self.settings.shape(LANES))
+            out.append(jnp.any(array > 0, -1))
+        return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
+
+
+def _as_slot(dim: Any) -> Any:
+    return replace(dim, kind="slot") if isinstance(dim, Choice) and dim.kind == "next" else dim
+
+
+def _point(low: Tables, index: Named, new: Choice) -> Named:
+    """A value that is known, given what is kept."""
+    here = apply(jnp, jnp.equal, Named(jnp.arange(new.size), (new,)), index)
+    return Named(jnp.where(here.array, 0.0, -jnp.inf).astype(low.real), here.dims)
+
+
+__all__ = ["TRUE", "ExactFilter", "ParticleFilter", "is_const", "is_finite"]

@@ -1,0 +1,138 @@
+"""What a filter found: evidence, probabilities per step, and what went wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from nesymm.compiler.interpret import active
+from nesymm.compiler.runtime import atom_text, map_symbols
+from nesymm.compiler.step import QueryDecl
+from nesymm.compiler.types import domain
+from nesymm.errors import NesymmError
+from nesymm.filtering.step import with_values
+from nesymm.language.program import During, Now
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong with one sequence; the others of its batch are not affected."""
+
+    sequence: int
+    step: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"sequence {self.sequence}, step {self.step}: {self.message}"
+
+
+class FilterError(NesymmError):
+    """Some sequences have no answer. `result` holds those of the others."""
+
+    def __init__(self, failures: Sequence[Failure], result: Filtered):
+        self.failures = tuple(failures)
+        self.result = result
+        shown = "\n".join(str(f) for f in self.failures[:5])
+        more = f"\n… and {len(self.failures) - 5} more" if len(self.failures) > 5 else ""
+        super().__init__(shown + more)
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The result of a filter over a batch of sequences.
+
+    `log_evidence` is per sequence, `log_gains` and `effective` per sequence and step.
+    `filtered` holds, per query that is asked at every step, an array [batch, step], NaN
+    where it is not asked; `final` per query about one step, or the end, an array [batch].
+    """
+
+    method: str
+    reason: str
+    log_evidence: np.ndarray
+    log_gains: np.ndarray
+    effective: np.ndarray
+    resampled: np.ndarray
+    filtered: dict[str, np.ndarray]
+    final: dict[str, np.ndarray]
+    failures: tuple[Failure, ...]
+
+    def probability(self, query: str, sequence: int = 0, step: int | None = None) -> float:
+        """The probability of a query, as it is written in the program."""
+        if query in self.final:
+            return float(self.final[query][sequence])
+        if query in self.filtered:
+            row = self.filtered[query][sequence]
+            asked = np.flatnonzero(~np.isnan(row))
+            return float(row[asked[-1] if step is None else step])
+        known = ", ".join([*self.final, *self.filtered]) or "none"
+        raise NesymmError(f"{query} is not asked in the program (asked: {known})")
+
+    def __repr__(self) -> str:
+        batch, steps = self.log_gains.shape
+        return f"Filtered({batch} sequences, {steps} steps, {self.method})"
+
+
+def ground_names(query: QueryDecl) -> list[tuple[tuple[int, ...], str]]:
+    """The groundings of a query: positions along its axes, and the name of each."""
+    axes, _ = with_values(query)
+    if not axes:
+        return [((), query.name)]
+    base = query.name.split("(")[0].split("@")[0]
+    suffix = str(query.when) if query.when is not None else ""
+    extra = axes[len(query.axes) :]
+    out = []
+    for position in product(*(range(a.size) for a in axes)):
+        place = {a: domain(a.type)[i] for a, i in zip(axes, position, strict=True)}
+        fresh = iter(extra)
+        values = []
+        for value in query.values:
+            axis = value.data if value.op == "axis" and value.data in query.axes else next(fresh)
+            values.append(place[axis])
+        filled = iter(values)
+        terms = map_symbols(query.template, lambda _: next(filled))  # noqa: B023
+        out.append((position, atom_text(base, terms) + suffix))
+    return out
+
+
+def collect(
+    queries: Sequence[QueryDecl], answers: dict[str, Any], last: np.ndarray, steps: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Probabilities by the names of groundings; those that are impossible are left out."""
+    filtered: dict[str, np.ndarray] = {}
+    final: dict[str, np.ndarray] = {}
+    batch = np.arange(len(last))
+    for query in queries:
+        array = np.asarray(answers[query.name], dtype=np.float64)
+        ground = not query.axes and not query.values
+        if isinstance(query.when, Now | During):
+            asked = np.asarray(
+                [
+                    [active(query.when, t, int(end)) and t <= end for t in range(steps)]
+                    for end in last
+                ]
+            )
+            for position, name in ground_names(query):
+                row = array[(slice(None), slice(None), *position)].T
+                row = np.where(asked, row, np.nan)
+                if ground or np.nansum(row) > 0:
+                    filtered[name] = _once(name, filtered, row)
+        else:
+            # Answered at the end, when all evidence is in.
+            at_end = array[-1] if len(array) == 1 else array[last, batch]
+            for position, name in ground_names(query):
+                column = at_end[(slice(None), *position)]
+                if ground or column.sum() > 0:
+                    final[name] = _once(name, final, column)
+    return filtered, final
+
+
+def _once(name: str, known: dict[str, np.ndarray], new: np.ndarray) -> np.ndarray:
+    if name in known and not np.allclose(known[name], new, atol=1e-6, equal_nan=True):
+        raise NesymmError(
+            f"two queries of the program ask for {name}, each for a part of it; ask for it alone"
+        )
+    return new
