@@ -6,7 +6,7 @@ change (a counter, health that is lost) is bounded by the horizon.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nesymm.compiler.axes import rebuild
@@ -46,12 +46,27 @@ def field_types(both: Phases, steps: int) -> dict[Field, Type]:
     return types
 
 
-def _after(both: Phases, types: Mapping[Field, Type], open_: set[Field]) -> dict[Field, Type]:
+def retyped(both: Phases, steps: int) -> dict[Expr, Expr]:
+    """The values that queries ask for, with the types that they have within the horizon."""
+    values = [v for q in both.later.queries for v in q.values]
+    if all(is_finite(v.type) for v in values):
+        return {}
+    rule = _with_types(field_types(both, steps))
+    memo: dict[int, Expr] = {}
+    return {v: rewrite(v, rule, memo) for v in values}
+
+
+def _with_types(types: Mapping[Field, Type]) -> Callable[[Expr, tuple[Expr, ...]], Expr]:
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "slot" and node.data in open_:
+        if node.op == "slot" and node.data in types and node.type != types[node.data]:
             return make("slot", args, node.data, types[node.data])
         return rebuild(node, args)
 
+    return rule
+
+
+def _after(both: Phases, types: Mapping[Field, Type], open_: set[Field]) -> dict[Field, Type]:
+    rule = _with_types({f: types[f] for f in open_})
     memo: dict[int, Expr] = {}
     out = dict(types)
     for slot in both.later.slots:

@@ -49,8 +49,9 @@ class Filter:
         outcome = compiled(to_arrays(sequences), parameters, dict(networks), jax.random.key(seed))
         outcome = jax.tree.map(np.asarray, outcome)
         failures = _failures(sequences, outcome, engine)
-        queries = engine.phases.later.queries
-        filtered, final = collect(queries, outcome.answers, sequences.last, sequences.steps)
+        filtered, final = collect(
+            engine.questions, outcome.answers, sequences.last, sequences.steps
+        )
         alive = np.arange(sequences.steps)[None, :] <= sequences.last[:, None]
         gains = np.where(alive, outcome.log_gain.T.astype(np.float64), np.nan)
         result = Filtered(
@@ -84,7 +85,10 @@ class Filter:
             case ExactForward():
                 return ExactFilter(self.step, self.method, given, real, sequences.steps), "as asked"
             case RaoBlackwellised() | Bootstrap():
-                return ParticleFilter(self.step, self.method, given, real), "as asked"
+                return (
+                    ParticleFilter(self.step, self.method, given, real, sequences.steps),
+                    "as asked",
+                )
         assert isinstance(self.method, Auto)
         try:
             engine = ExactFilter(
@@ -96,7 +100,7 @@ class Filter:
         except (TooLarge, NesymmError) as error:
             method = RaoBlackwellised(particles=self.method.particles)
             return (
-                ParticleFilter(self.step, method, given, real),
+                ParticleFilter(self.step, method, given, real, sequences.steps),
                 f"exact inference does not apply: {error}",
             )
         return engine, "the belief over the state is small enough to be exact"

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from nesymm.compiler.algebra import is_const
 from nesymm.compiler.expr import TRUE, Expr, postorder
-from nesymm.compiler.step import QueryDecl, Slot, StepProgram
+from nesymm.compiler.step import Slot, StepProgram
 from nesymm.compiler.types import BOOL, Enum, Int, is_finite
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
@@ -34,6 +34,7 @@ from nesymm.filtering.methods import ExactForward
 from nesymm.filtering.particles import ParticleFilter, _bind, settle
 from nesymm.filtering.phases import phases, unroll, use_observed
 from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
+from nesymm.filtering.questions import Question, questions
 from nesymm.filtering.step import (
     LANES,
     Outcome,
@@ -47,7 +48,6 @@ from nesymm.filtering.step import (
     tuple_key,
 )
 from nesymm.filtering.world import Binding, Moment, Tables
-from nesymm.language.program import During, Now
 
 Partition = tuple[frozenset[Choice], ...]
 
@@ -101,6 +101,7 @@ class ExactFilter:
         )
         self.first, self.later = self.plans
         self.partition: Partition | None = None
+        self.questions = questions(both, steps)
 
     def _split(self, plan: Plan) -> Plan:
         """Elements are told apart throughout: any of them may come to depend on another."""
@@ -176,9 +177,7 @@ class ExactFilter:
         final: bool = True,
     ) -> Outcome:
         plan = self.first if at_first else self.later
-        ask = plan.step.queries
-        if not everything:
-            ask = tuple(q for q in ask if isinstance(q.when, Now | During))
+        ask = tuple(q for q in self.questions if everything or q.at_every_step)
         return ExactStep(plan, settings, self)(state, moment, binding, key, ask)
 
     def settle(self, function: Callable[[State], State], state: State) -> State:
@@ -304,7 +303,7 @@ class ExactStep(ParticleStep):
         moment: Moment,
         binding: Binding,
         key: Any,
-        ask: tuple[QueryDecl, ...],
+        ask: tuple[Question, ...],
         final: bool = True,
     ) -> Outcome:
         settings = self.settings
@@ -319,7 +318,7 @@ class ExactStep(ParticleStep):
         log_weights = _wide(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
         weights = _normalise(log_weights)
-        answers = {q.name: problem.answer(q, log_weights) for q in ask}
+        answers = {q.key: problem.answer(q, log_weights) for q in ask}
         mean = jax.lax.stop_gradient(total) - jnp.log(1.0 * settings.particles)
         after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
         statics = {n: v for n, v in values.items() if n in self.kept}

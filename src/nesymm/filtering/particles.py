@@ -10,19 +10,18 @@ import jax
 import jax.numpy as jnp
 
 from nesymm.compiler.expr import leaves
-from nesymm.compiler.step import QueryDecl, StepProgram
-from nesymm.compiler.types import Bool, Enum, Int, is_finite, size
+from nesymm.compiler.step import StepProgram
+from nesymm.compiler.types import Int, is_finite, size
 from nesymm.exact.named import Named, expand, union
 from nesymm.filtering.data import Sequences, named_columns
 from nesymm.filtering.dims import BATCH
-from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.methods import Bootstrap, RaoBlackwellised
 from nesymm.filtering.phases import Phases, phases, use_observed
 from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
+from nesymm.filtering.questions import questions
 from nesymm.filtering.resampling import SCHEMES
 from nesymm.filtering.step import LANES, Outcome, ParticleStep, Settings, State
 from nesymm.filtering.world import Binding, Moment, call_network, lift_key
-from nesymm.language.program import During, Now
 
 # Joint tables per particle may have this many cells; beyond it variables are drawn ahead.
 _PER_PARTICLE = 1 << 14
@@ -68,13 +67,14 @@ class ParticleFilter:
         method: RaoBlackwellised | Bootstrap,
         given: frozenset[str],
         real: Any,
+        steps: int | None = None,
     ):
         self.method = method
         self.real = real
         self.phases, self.first, self.later = plans(
             step, given, isinstance(method, RaoBlackwellised)
         )
-        self.every_step = tuple(q for q in step.queries if isinstance(q.when, Now | During))
+        self.questions = questions(self.phases, steps)
 
     def settings(self, batch: int, surrogate: bool = False, record: bool = False) -> Settings:
         method = self.method
@@ -107,9 +107,7 @@ class ParticleFilter:
     ) -> Outcome:
         """One step. `everything`: also answer the queries that are asked at the end."""
         plan = self.first if at_first else self.later
-        ask = plan.step.queries
-        if not everything:
-            ask = tuple(q for q in ask if isinstance(q.when, Now | During))
+        ask = tuple(q for q in self.questions if everything or q.at_every_step)
         return ParticleStep(plan, settings, self.phases.kept)(
             state, moment, binding, key, ask, final
         )
@@ -335,4 +333,4 @@ def _widen(state: State, wanted: Any, like: State | None = None) -> State:
     )
 
 
-__all__ = ["Bool", "Enum", "ParticleFilter", "QueryDecl", "TooLarge", "run", "to_arrays"]
+__all__ = ["ParticleFilter", "run", "to_arrays"]

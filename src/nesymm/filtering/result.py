@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from nesymm.compiler.interpret import active
-from nesymm.compiler.runtime import atom_text, map_symbols
-from nesymm.compiler.step import QueryDecl
-from nesymm.compiler.types import domain
 from nesymm.errors import NesymmError
-from nesymm.filtering.step import with_values
-from nesymm.language.program import During, Now
+from nesymm.filtering.questions import Question
 
 
 @dataclass(frozen=True)
@@ -76,46 +71,25 @@ class Filtered:
         return f"Filtered({batch} sequences, {steps} steps, {self.method})"
 
 
-def ground_names(query: QueryDecl) -> list[tuple[tuple[int, ...], str]]:
-    """The groundings of a query: positions along its axes, and the name of each."""
-    axes, _ = with_values(query)
-    if not axes:
-        return [((), query.name)]
-    base = query.name.split("(")[0].split("@")[0]
-    suffix = str(query.when) if query.when is not None else ""
-    extra = axes[len(query.axes) :]
-    out = []
-    for position in product(*(range(a.size) for a in axes)):
-        place = {a: domain(a.type)[i] for a, i in zip(axes, position, strict=True)}
-        fresh = iter(extra)
-        values = []
-        for value in query.values:
-            axis = value.data if value.op == "axis" and value.data in query.axes else next(fresh)
-            values.append(place[axis])
-        filled = iter(values)
-        terms = map_symbols(query.template, lambda _: next(filled))  # noqa: B023
-        out.append((position, atom_text(base, terms) + suffix))
-    return out
-
-
 def collect(
-    queries: Sequence[QueryDecl], answers: dict[str, Any], last: np.ndarray, steps: int
+    questions: Sequence[Question], answers: dict[str, Any], last: np.ndarray, steps: int
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Probabilities by the names of groundings; those that are impossible are left out."""
     filtered: dict[str, np.ndarray] = {}
     final: dict[str, np.ndarray] = {}
     batch = np.arange(len(last))
-    for query in queries:
-        array = np.asarray(answers[query.name], dtype=np.float64)
-        ground = not query.axes and not query.values
-        if isinstance(query.when, Now | During):
+    for question in questions:
+        query = question.query
+        array = np.asarray(answers[question.key], dtype=np.float64)
+        ground = not question.axes
+        if question.at_every_step:
             asked = np.asarray(
                 [
                     [active(query.when, t, int(end)) and t <= end for t in range(steps)]
                     for end in last
                 ]
             )
-            for position, name in ground_names(query):
+            for position, name in question.groundings():
                 row = array[(slice(None), slice(None), *position)].T
                 row = np.where(asked, row, np.nan)
                 if ground or np.nansum(row) > 0:
@@ -123,7 +97,7 @@ def collect(
         else:
             # Answered at the end, when all evidence is in.
             at_end = array[-1] if len(array) == 1 else array[last, batch]
-            for position, name in ground_names(query):
+            for position, name in question.groundings():
                 column = at_end[(slice(None), *position)]
                 if ground or column.sum() > 0:
                     final[name] = _once(name, final, column)

@@ -15,11 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.compiler.algebra import and_, axis_value, eq
 from nesymm.compiler.expr import TRUE, Axis, Expr
-from nesymm.compiler.step import QueryDecl, RandomVariable
-from nesymm.compiler.types import Enum, Int, is_finite
-from nesymm.errors import NesymmError
+from nesymm.compiler.step import RandomVariable
+from nesymm.compiler.types import Int
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.densities import density, draw_infinite, masses
 from nesymm.filtering.dims import BATCH, PARTICLE, Choice, choices
@@ -36,6 +34,7 @@ from nesymm.filtering.elimination import (
 )
 from nesymm.filtering.evidence import evidence_factors, never_made, seen, told
 from nesymm.filtering.plan import Plan, at_place, places, reads
+from nesymm.filtering.questions import Question
 from nesymm.filtering.world import Binding, Moment, Tables, World, outcome_codes
 
 jax.tree_util.register_pytree_node(
@@ -121,7 +120,7 @@ class ParticleStep:
         moment: Moment,
         binding: Binding,
         key: Any,
-        ask: tuple[QueryDecl, ...],
+        ask: tuple[Question, ...],
         final: bool,
     ) -> Outcome:
         settings, plan = self.settings, self.plan
@@ -143,7 +142,7 @@ class ParticleStep:
         log_weights = _wide(apply(jnp, jnp.add, before, gain), settings)
         total = logsumexp(jnp, log_weights.array, -1)
         weights = _normalise(log_weights.array)
-        answers = {q.name: problem.answer(q, log_weights.array) for q in ask}
+        answers = {q.key: problem.answer(q, log_weights.array) for q in ask}
 
         stopped = jax.lax.stop_gradient(log_weights.array)
         carried = log_weights.array if not settings.paper else _paper(before.array, stopped)
@@ -573,15 +572,17 @@ class Problem:
 
     # ------------------------------------------------------------ queries
 
-    def answer(self, query: QueryDecl, log_weights: Any) -> Any:
-        """The probability of a query at this step, [batch, axes…, values…]."""
-        axes, holds = with_values(query)
-        condition = self.low.value(holds)
-        probability = self._probability(condition, axes)
-        dims = (BATCH, *axes, PARTICLE)
-        array = expand(jnp, probability, dims)
+    def answer(self, question: Question, log_weights: Any) -> Any:
+        """The probability of a query at this step, [batch, axes…]."""
+        condition = self.low.value(question.condition(self.plan.step.queries[question.number]))
+        probability = self._probability(condition, question.axes)
+        dims = (BATCH, *question.axes, PARTICLE)
+        sizes = tuple(a.size for a in question.axes)
         weights = _normalise(log_weights)
-        weights = weights.reshape(weights.shape[0], *(1,) * len(axes), weights.shape[1])
+        array = jnp.broadcast_to(
+            expand(jnp, probability, dims), (weights.shape[0], *sizes, weights.shape[1])
+        )
+        weights = weights.reshape(weights.shape[0], *(1,) * len(sizes), weights.shape[1])
         return jnp.sum(array * weights, axis=-1)
 
     def _probability(self, condition: Named, axes: tuple[Axis, ...]) -> Named:
@@ -626,25 +627,6 @@ def log_density_at(low: Tables, variable: RandomVariable, value: Named) -> Named
     here = apply(jnp, jnp.equal, codes, value)
     chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
     return reduce(jnp, jnp.sum, chosen, [dim])
-
-
-def with_values(query: QueryDecl) -> tuple[tuple[Axis, ...], Expr]:
-    """A query with one more axis per value that it leaves open."""
-    axes = list(query.axes)
-    parts = [query.holds]
-    for i, value in enumerate(query.values):
-        if value.op == "axis" and value.data in query.axes:
-            continue
-        if not is_finite(value.type):
-            raise NesymmError(
-                f"the query {query.name} asks for a value of {value.type}, which has infinitely "
-                "many; ask for a comparison instead"
-            )
-        type_ = value.type if isinstance(value.type, Int | Enum) else Int(0, 1)
-        axis = Axis(f"value {i} of {query.name}", type_)
-        axes.append(axis)
-        parts.append(eq(value, axis_value(axis)))
-    return tuple(axes), and_(*parts)
 
 
 def _aux(named: list[Named], factors: list[Named]) -> list[Named]:
