@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ COINS = """
 # No closed form: the plane is sampled.
 SAMPLED = "x ~ normal(0, 1). y ~ normal(0, 1). a :- x*x + y*y < 1. 0.5::b. query(a). query(b)."
 NEURAL = "nn(net, [X], Y, [low, high])::size(X, Y) :- item(X). item(1). item(3). query(size(_, _))."
+
+
+# Compared with a threshold; and without a closed form, so that the network is sampled from.
+NORMAL = ":- network(net, 2). x ~ normal(net(1.5)). a :- x > 0. query(a)."
+NORMAL_PAIR = NORMAL + " y ~ normal(0, 1). b :- x * y > 1. query(b)."
 
 
 def run(*args: str) -> Result:
@@ -149,21 +155,33 @@ def test_the_table_has_standard_errors(write) -> None:
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A current folder with modules, which Python forgets afterwards."""
     import sys
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
     (tmp_path / "my_nets.py").write_text(
         "import jax.numpy as jnp\n"
         "networks = {'net': lambda x: jnp.stack([2.0 - x, x - 2.0])}\n"
         "number = 3\n"
     )
+    (tmp_path / "failing_nets.py").write_text(
+        "import jax.numpy as jnp\n"
+        "def half(x):\n"
+        "    return jnp.stack([x]) @ jnp.ones(2)\n"
+        "def fail(x):\n"
+        "    raise RuntimeError\n"
+        "shapes = {'net': half}\n"
+        "silent = {'net': fail}\n"
+        "arguments = {'net': lambda: 1}\n"
+        "few = {'net': lambda x: jnp.zeros(1)}\n"
+    )
     (tmp_path / "broken_nets.py").write_text("networks = {}\n1 / 0\n")
     (tmp_path / "unreadable_nets.py").write_text("networks = {\n")
-    return tmp_path
+    yield tmp_path
+    for name in ("my_nets", "failing_nets", "broken_nets", "unreadable_nets"):
+        sys.modules.pop(name, None)
 
 
 def test_networks_come_from_a_module_in_the_current_folder(answer, modules: Path) -> None:
@@ -192,6 +210,36 @@ def test_mistakes_in_networks(write, modules: Path, place: str, message: str) ->
     assert result.stderr.startswith("error: ") and message in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("program", "networks", "message"),
+    [
+        (NEURAL, "shapes", "the network net failed: TypeError: dot_general requires"),
+        (NEURAL, "shapes", "failing_nets.py, line 3)\n"),
+        (NEURAL, "silent", "the network net failed: RuntimeError ("),
+        (NEURAL, "arguments", "the network net failed: TypeError: "),
+        (NEURAL, "few", "a network gave outputs of shape (1,), 2 are needed\n"),
+        (NORMAL, "shapes", "the network net failed: TypeError: dot_general requires"),
+        (NORMAL, "few", "the network net gave 1 outputs, 2 are needed\n"),
+        (NORMAL_PAIR, "silent", "the network net failed: RuntimeError ("),
+    ],
+)
+def test_a_network_that_fails(
+    write, modules: Path, program: str, networks: str, message: str
+) -> None:
+    result = run(write(program), "--networks", f"failing_nets:{networks}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ") and message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_a_network_that_fails_as_json(write, modules: Path) -> None:
+    result = run("--json", write(NEURAL), "--networks", "failing_nets:silent")
+    assert (result.exit_code, result.stderr) == (2, "")
+    (diagnostic,) = json.loads(result.stdout)["diagnostics"]
+    assert diagnostic["message"].startswith("the network net failed: RuntimeError (")
+
+
 def test_a_network_that_is_not_given(write) -> None:
     result = run(write(NEURAL))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -217,7 +265,7 @@ def test_a_network_that_is_not_given(write) -> None:
         ("0.5::a. query(a).", ("--seed", "one"), "'--seed'"),
         ("0.5::a. query(a).", ("--seed", "99999999999999999999"), "'--seed'"),
         ("0.5::a. query(a).", ("--samples", "1"), "'--samples'"),
-        ("0.5::a@t. query(a@t).", (), "this program has time"),
+        ("0.5::a@t. query(a@t).", (), "give the last step, counted from 0: `--horizon 10`"),
         ("0.5::a. observe(a). query(a).", (), "the program observes a in data"),
         ("x ~ normal(0, 1). query(x).", (), "program.nsl:1:19"),
     ],

@@ -10,9 +10,12 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
+from nesymm.compiler.expr import leaves
 from nesymm.errors import NesymmError
 from nesymm.language.terms import Program
-from nesymm.model import compile
+from nesymm.model import Model, compile
+
+SAMPLES = 10_000
 
 
 def answer(
@@ -20,29 +23,33 @@ def answer(
     constants: Mapping[str, Any],
     networks: str | None,
     method: str,
-    samples: int,
+    samples: int | None,
+    particles: int | None,
     seed: int,
+    horizon: int | None,
 ) -> dict[str, Any]:
     """The answers as JSON has them, and the `reason` for the method."""
     model = compile(programs, constants=constants, networks=load_networks(networks))
     if model.step.temporal:
-        raise NesymmError(
-            "this program has time; `nesymm query` answers programs without time so far"
-        )
+        from nesymm.answers_over_time import answer_over_time
+
+        if samples is not None:
+            raise NesymmError(
+                "`--samples` is for programs without time; this one has `--particles`"
+            )
+        refuse_unbound(model)
+        return answer_over_time(model, method, particles, seed, horizon)
+    for option, value in (("--horizon", horizon), ("--particles", particles)):
+        if value is not None:
+            raise NesymmError(f"this program has no time, so `{option}` does not apply to it")
     missing = [o.name for o in model.step.observations if o.value is None]
     if missing:
         raise NesymmError(
             f"the program observes {', '.join(missing)} in data, and `nesymm query` reads none\n"
             f"  = help: fix the value in the program: `observe({missing[0]}, true).`"
         )
-    unbound = [n for n in _used_networks(model.step) if n not in model.networks]
-    if unbound:
-        raise NesymmError(
-            f"the networks {', '.join(unbound)} are not given\n"
-            "  = help: name a Python object that maps their names to functions: "
-            "`--networks module:object`"
-        )
-    posterior = model.infer(method=method, samples=samples, seed=seed)
+    refuse_unbound(model)
+    posterior = model.infer(method=method, samples=samples or SAMPLES, seed=seed)
     return {
         "queries": posterior.queries,
         "stderr": posterior.stderr,
@@ -52,10 +59,16 @@ def answer(
     }
 
 
-def _used_networks(step: Any) -> list[str]:
-    from nesymm.compiler.expr import leaves
-
-    return sorted({node.data[0] for node in leaves(step.roots(), "neural")})
+def refuse_unbound(model: Model) -> None:
+    """Every network that the program uses must be given."""
+    used = {node.data[0] for node in leaves(model.step.roots(), "neural")}
+    unbound = sorted(used - set(model.networks))
+    if unbound:
+        raise NesymmError(
+            f"the networks {', '.join(unbound)} are not given\n"
+            "  = help: name a Python object that maps their names to functions: "
+            "`--networks module:object`"
+        )
 
 
 def load_networks(place: str | None) -> dict[str, Callable[..., Any]]:
@@ -80,7 +93,27 @@ def load_networks(place: str | None) -> dict[str, Callable[..., Any]]:
             f"`--networks {place}`: expected a dictionary from network names to functions, "
             f"received {type(found).__name__}"
         )
-    return dict(found)
+    return {name: _guarded(name, network) for name, network in found.items()}
+
+
+def _guarded(name: str, network: Callable[..., Any]) -> Callable[..., Any]:
+    """A network whose errors say its name, for there is no traceback to tell."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return network(*args)
+        except Exception as error:  # nor are networks ours
+            # JAX explains its errors at length; the first line says what is wrong.
+            message = next(iter(str(error).splitlines()), "")
+            text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+            # Of the places on the way to the error the first is this one, and the user's own
+            # code is of more interest than the library that it calls.
+            places = extract_tb(error.__traceback__)[1:]
+            own = [p for p in places if "site-packages" not in p.filename] or places
+            where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+            raise NesymmError(f"the network {name} failed: {text}{where}") from None
+
+    return call
 
 
 def _what_went_wrong(error: Exception) -> str:
@@ -94,10 +127,16 @@ def _what_went_wrong(error: Exception) -> str:
 def rows(result: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """Queries and probabilities as text, with standard errors where they are estimates."""
     out = []
-    for name, probability in sorted(result["queries"].items()):
+    for name, probability in sorted(result["queries"].items(), key=lambda q: _by_step(q[0])):
         text = f"{probability:.8g}"
         error = result["stderr"].get(name)
         if error is not None and not math.isnan(error):
             text += f" ± {error:.2g}"
         out.append((name, text))
     return out
+
+
+def _by_step(name: str) -> tuple[str, int]:
+    """`rain@10` comes after `rain@2`."""
+    atom, _, step = name.rpartition("@")
+    return (atom, int(step)) if atom and step.isdecimal() else (name, -1)

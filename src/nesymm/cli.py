@@ -1,4 +1,4 @@
-"""The command line: `nesymm check`, `nesymm show` and `nesymm query`.
+"""The command line: `nesymm check`, `nesymm show`, `nesymm query` and `nesymm filter`.
 
 Everything of nesymm is imported inside the commands, so that `nesymm --help` is fast.
 Exit codes: 0 all is well, 2 a mistake in a program or on the command line, 130 interrupted.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="nesymm",
-    help="Relational neurosymbolic Markov models: check, show and query programs.",
+    help="Relational neurosymbolic Markov models: check, show, query and filter.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,6 +41,17 @@ Files = Annotated[
 Constants = Annotated[
     list[str],
     typer.Option("--const", metavar="NAME=VALUE", help="Replace a constant: --const n=15."),
+]
+Particles = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10**8, help="With time: particles, where it is not exact (1,000 unless said)."
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The seed of what is sampled.")]
+Networks = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:OBJECT", help="A dictionary of networks by name."),
 ]
 
 
@@ -123,24 +134,50 @@ def query(
     files: Files,
     const: Constants = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=10**6,
+            metavar="T",
+            help="With time: the last step. Otherwise the last one that the program speaks of.",
+        ),
+    ] = None,
     method: Annotated[
-        str, typer.Option(help="How to compute: auto, enumerate or circuit.")
+        str,
+        typer.Option(
+            help="How to compute: auto, enumerate or circuit; with time: auto, exact, "
+            "rao-blackwellised, bootstrap or paper."
+        ),
     ] = "auto",
     samples: Annotated[
-        int, typer.Option(min=2, help="Samples, where something has no closed form.")
-    ] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The seed of the samples.")] = 0,
-    networks: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:OBJECT", help="A dictionary of networks by name."),
+        int | None,
+        typer.Option(
+            min=2,
+            help="Without time: samples, where something has no closed form (10,000 unless said).",
+        ),
     ] = None,
+    particles: Particles = None,
+    seed: Seed = 0,
+    networks: Networks = None,
 ) -> None:
-    """Answer the queries of a program, given its evidence."""
+    """Answer the queries of a program, given its evidence.
+
+    With time, a query about one step (rain@2, rain@T) is given all evidence, also that of
+    later steps. A query at every step (rain@t, rain@(1:T)) has one answer per step, rain@0,
+    rain@1 and so on, each given the evidence up to that step only. Where both are asked for
+    a step, the first is shown.
+
+    What is not exact has a standard error: particles are shared out among 8 independent runs,
+    and the error is how much these differ. With fewer than 80 particles there is one run and
+    no standard error.
+    """
     with _reporting(_json_mistakes if json else _print_mistakes):
         from nesymm.answers import answer, rows
 
         programs = _read(files)
-        result = answer(programs, _constants(const), networks, method, samples, seed)
+        constants = _constants(const)
+        result = answer(programs, constants, networks, method, samples, particles, seed, horizon)
         reason = result.pop("reason")
         if json:
             _print_json(result)
@@ -149,6 +186,73 @@ def query(
         width = max((len(name) for name, _ in found), default=0)
         _print(*(_text(f"{name:>{width}}:  {value}") for name, value in found))
         typer.echo(f"({result['method']}: {reason})", err=True)
+
+
+@app.command("filter")
+def filter_(
+    files: Files,
+    data: Annotated[
+        Path,
+        typer.Option(
+            metavar="DATA.npz",
+            help="Arrays named as the inputs and observations, with axes (batch, time, …).",
+        ),
+    ],
+    const: Constants = [],  # noqa: B006
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    method: Annotated[
+        str,
+        typer.Option(help="How to compute: auto, exact, rao-blackwellised, bootstrap or paper."),
+    ] = "auto",
+    particles: Particles = None,
+    seed: Seed = 0,
+    horizon: Annotated[
+        int | None,
+        typer.Option(min=0, max=10**6, metavar="T", help="The last step, if no array says it."),
+    ] = None,
+    networks: Networks = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="OUT.png", help="Draw the answers over time to a file.")
+    ] = None,
+) -> None:
+    """Follow sequences of data: the probabilities of the queries at each step.
+
+    DATA.npz holds one array for each input and observation that `nesymm check` lists. NaN is
+    a missing entry. Where the sequences differ in length, they are padded to the longest, and
+    an array called `length` says how many steps each has.
+
+    A query at every step (rain@t) is given the evidence up to that step, a query about one
+    step (rain@2, rain@T) all evidence of its sequence. A sequence that fails does not stop the
+    others; if all fail, the exit code is 2.
+    """
+    with _reporting(_json_mistakes if json else _print_mistakes):
+        from nesymm.sequences import filter_file
+
+        if plot is not None:
+            from nesymm.sequence_plots import refuse_unwritable
+
+            refuse_unwritable(plot)
+        programs = _read(files)
+        found = filter_file(
+            programs, _constants(const), networks, data, method, particles, seed, horizon
+        )
+        if json:
+            _print_json(found.as_json())
+        else:
+            from nesymm.sequence_tables import tables
+
+            _print(*tables(found))
+            typer.echo(f"({found.method}: {found.reason})", err=True)
+        if plot is not None:
+            from nesymm.sequence_plots import save_plot
+
+            save_plot(found, files[0].stem, plot)
+            typer.echo(f"wrote {plot}", err=True)
+        failed = found.failed()
+        if failed:
+            typer.echo(failed, err=True)
+        if all(s.error is not None for s in found.sequences):
+            raise typer.Exit(2)
 
 
 # ---------------------------------------------------------------- reading and compiling

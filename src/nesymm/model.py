@@ -11,7 +11,7 @@ from nesymm.errors import NesymmError
 
 if TYPE_CHECKING:
     from nesymm.exact.posterior import Posterior, Solver
-    from nesymm.filtering.filter import Filter
+    from nesymm.filtering.filter import Filter, Slopes
     from nesymm.filtering.methods import Method
     from nesymm.filtering.result import Filtered
     from nesymm.language.program import CheckedProgram
@@ -73,9 +73,14 @@ class Model:
         networks: Mapping[str, Network] | None = None,
         method: str = "auto",
     ) -> Any:
-        """log P(query | evidence) as a JAX number: differentiable in parameters and networks."""
+        """log P(query | evidence) as a JAX number: differentiable in parameters and networks.
+
+        Impossible evidence raises `Impossible`. While JAX compiles or vectorises (`jit`,
+        `vmap`), the values are not known yet: then the result is not a number (NaN) where
+        the evidence is impossible.
+        """
         from nesymm.exact.names import canonical
-        from nesymm.exact.posterior import EVIDENCE, FIRST_QUERY
+        from nesymm.exact.posterior import EVIDENCE, FIRST_QUERY, refuse_impossible
         from nesymm.exact.weights import Given
 
         solver = self.solver(frozenset(data or ()), method)
@@ -92,6 +97,7 @@ class Model:
         )
         at = FIRST_QUERY + names.index(name)
         values = solver.differentiable_log_values(given)
+        refuse_impossible(solver.problem, values[EVIDENCE])
         return values[at] - values[EVIDENCE]
 
     def filter(
@@ -111,13 +117,7 @@ class Model:
         of each sequence, `horizon` the last step where no array says it. A sequence that
         fails raises `FilterError`, or with `errors="keep"` is listed in `failures`.
         """
-        from nesymm.filtering.filter import Filter
-        from nesymm.filtering.methods import parse_method
-
-        chosen = parse_method(method) if isinstance(method, str) else method
-        if chosen not in self._filters:
-            self._filters[chosen] = Filter(self.step, chosen)
-        return self._filters[chosen](
+        return self._filter(method)(
             data,
             parameters=self.parameters,
             networks=self.networks,
@@ -126,6 +126,64 @@ class Model:
             seed=seed,
             errors=errors,
         )
+
+    def log_evidence(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        networks: Mapping[str, Network] | None = None,
+        method: Method | str = "auto",
+        horizon: int | None = None,
+        length: Any = None,
+        key: Any = None,
+    ) -> Any:
+        """log p(evidence) of each sequence as JAX numbers: differentiable in parameters and
+        networks, exactly or (for particles, which need a `key`) by the surrogate."""
+        return self.slopes(
+            data,
+            parameters=parameters,
+            networks=networks,
+            method=method,
+            horizon=horizon,
+            length=length,
+            key=key,
+        ).log_evidence
+
+    def slopes(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        networks: Mapping[str, Network] | None = None,
+        method: Method | str = "auto",
+        horizon: int | None = None,
+        length: Any = None,
+        key: Any = None,
+        estimator: str = "surrogate",
+    ) -> Slopes:
+        """Differentiable log-evidence and answers; `estimator` is surrogate, rloo,
+        recursive_rloo or score."""
+        import jax
+
+        from nesymm.filtering.data import prepare
+
+        return self._filter(method).slopes(
+            prepare(self.step, data or {}, horizon, length),
+            {**self.parameters, **(parameters or {})},
+            {**self.networks, **(networks or {})},
+            jax.random.key(0) if key is None else key,
+            estimator,
+        )
+
+    def _filter(self, method: Method | str) -> Filter:
+        from nesymm.filtering.filter import Filter
+        from nesymm.filtering.methods import parse_method
+
+        chosen = parse_method(method) if isinstance(method, str) else method
+        if chosen not in self._filters:
+            self._filters[chosen] = Filter(self.step, chosen)
+        return self._filters[chosen]
 
     def _given(self, data: Mapping[str, Any] | None, inputs: Mapping[str, Any] | None) -> Any:
         from nesymm.exact.weights import Given

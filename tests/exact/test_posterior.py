@@ -288,8 +288,8 @@ def test_samples_marginals_and_the_most_probable_world(method: str) -> None:
     )
     world, probability = posterior.most_probable()
     assert (world["burglary"], world["earthquake"]) == (True, False)
-    # The causes that did not matter take their likelier value, no and no.
-    assert probability == pytest.approx(only_b * 0.9 * 0.9 / alarm)
+    # The causes that do not apply are not drawn, and do not count.
+    assert probability == pytest.approx(only_b / alarm)
     n = 4000
     samples = posterior.sample(n, seed=3)
     for burglary, earthquake, mass in (
@@ -305,6 +305,23 @@ def test_impossible_evidence_is_named(method: str) -> None:
     model = nesymm.compile("0.5::a. b :- a. evidence(a). evidence(\\+b). query(a).")
     with pytest.raises(Impossible, match="the evidence is impossible: it has probability zero"):
         model.infer(method=method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_impossible_evidence_has_no_log_probability(method: str) -> None:
+    """It is named where values are known, and not a number where they are not yet."""
+    model = nesymm.compile("t(0.5)::a. 0.5::b. evidence(a).\nquery(b).")
+
+    def value(a: jax.Array) -> jax.Array:
+        return model.log_probability("b", {"a": a}, method=method)
+
+    assert math.exp(value(jnp.asarray(0.1))) == pytest.approx(0.5)
+    for attempt in (value, jax.grad(value)):
+        with pytest.raises(Impossible, match=r"it has probability zero\n  = note: see .*:1:20"):
+            attempt(jnp.asarray(0.0))
+    assert math.isnan(jax.jit(value)(0.0))
+    found = jax.vmap(value)(jnp.asarray([0.0, 0.1]))
+    assert math.isnan(found[0]) and math.exp(found[1]) == pytest.approx(0.5)
 
 
 def test_mistakes_in_calls_are_explained() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 # Tables up to this size are enumerated; beyond it a circuit is compiled.
 ENUMERATE_UP_TO = 4096
 ENUMERATE_AT_MOST = 2**22
+# For the most probable world a circuit is the alternative, whoever asked for what.
+ENUMERATE_WORLDS = 2**16
 
 
 # Positions among the roots of a problem; the queries follow.
@@ -31,6 +32,9 @@ PRIOR, EVIDENCE, FIRST_QUERY = 0, 1, 2
 
 # How many variables the message about a problem that is too large spells out.
 _SPELLED_OUT = 12
+
+
+_PROBABILITY_ZERO = "the evidence is impossible: it has probability zero"
 
 
 class Impossible(NesymmError):
@@ -44,6 +48,18 @@ def impossible(problem: Problem, message: str) -> Impossible:
     if len(places) > _SPELLED_OUT:
         places[_SPELLED_OUT:] = [f"{len(places) - _SPELLED_OUT:,} more places"]
     return Impossible(message + (f"\n  = note: see {', '.join(places)}" if places else ""))
+
+
+def refuse_impossible(problem: Problem, log_evidence: Any) -> None:
+    """Raise if the log-evidence, a JAX number, is known to be that of no world."""
+    import jax
+
+    try:
+        is_impossible = bool(log_evidence == -np.inf)
+    except jax.errors.ConcretizationTypeError:
+        return  # known only when the compiled function runs, which cannot raise
+    if is_impossible:
+        raise impossible(problem, _PROBABILITY_ZERO)
 
 
 class Intractable(NesymmError):
@@ -136,6 +152,7 @@ class Solver:
     method: str
     reason: str
     backends: list[Backend]
+    _worlds: dict[int, Backend] = field(default_factory=dict, repr=False)
 
     @classmethod
     def compile(cls, problem: Problem, method: str = "auto") -> Solver:
@@ -148,6 +165,24 @@ class Solver:
             roots = self.problem.roots(self.problem.evidences[len(self.backends)])
             self.backends.append(build(self.problem, self.method, roots))
         return self.backends[rank]
+
+    def most_probable(self, given: Given) -> tuple[np.ndarray, float]:
+        """The most probable assignment of `problem.worlds` and its log-weight.
+
+        Where the table of assignments is too large, a circuit is compiled instead.
+        """
+        problem = self.problem.worlds
+        weights = np.asarray(problem.weights(given))
+        small = problem.states <= ENUMERATE_WORLDS
+        method = "enumerate" if self.method == "enumerate" and small else "circuit"
+        for evidence in problem.evidences:
+            if evidence not in self._worlds:
+                root = problem.encoding.formula.and_([evidence, problem.rules])
+                self._worlds[evidence] = build(problem, method, [root])
+            row, log_weight = self._worlds[evidence].most_probable(weights, 0)
+            if log_weight > -np.inf:
+                return np.asarray(row), float(log_weight)
+        raise impossible(self.problem, _PROBABILITY_ZERO)
 
     @property
     def circuit(self) -> Circuit:
@@ -289,27 +324,39 @@ class Posterior:
         return self._assignments(np.asarray(backend.sample(key, self._weights(), EVIDENCE, (n,))))
 
     def most_probable(self) -> tuple[dict[str, Any], float]:
-        """The most probable values of the finite variables, and their probability."""
-        weights, encoding = self._weights(), self._solver.problem.encoding
-        drawn = Counter(_element_name(s) for s in encoding.sources if isinstance(s, Drawn))
-        several = [name for name, count in drawn.items() if count > 1]
-        if several:
-            # There is a choice for every case, and those that do not apply would count, too.
-            raise NesymmError(
-                f"the distributions of {', '.join(several[:12])} depend on other finite "
-                "variables; the most probable values of such programs are not available"
-            )
-        row, log_weight = self._solver.backend(self._rank).most_probable(weights, EVIDENCE)
-        log_values = self._solver.log_values(self._given, np, self._rank)
-        (best,) = self._assignments(np.asarray(row)[None])
-        return best, math.exp(float(log_weight) - float(log_values[EVIDENCE]))
+        """The most probable world given the evidence, and its probability given the evidence.
+
+        A world is an assignment of the finite variables that are drawn in it: of those that
+        the evidence and the queries can depend on, the ones whose conditions hold (the body
+        of `0.8::a :- b.`, for example). It lists no others. What is maximised is the joint
+        probability of the world and the evidence: the product of the probabilities of all
+        listed values, each given those that its distribution depends on, and of the
+        densities of observed values; worlds that contradict the evidence have none. Since
+        worlds differ in what is drawn, a world that needs fewer draws is at an advantage.
+
+        Continuous variables that are only compared with thresholds are listed by the number
+        of the interval that they fall into. Of several most probable worlds, one is found.
+        """
+        self._refuse_samples()
+        row, log_weight = self._solver.most_probable(self._given)
+        world: dict[str, Any] = {}
+        for source, index in zip(self._solver.problem.worlds.encoding.sources, row, strict=True):
+            # One choice at most of all those that stand for a variable is drawn.
+            if isinstance(source, Drawn) and index < len(source.variable.outcomes):
+                assert source.variable.support is not None
+                world[source.name] = source.variable.support[index]
+        # Rounding must not make a world that is certain more than that.
+        return world, math.exp(min(0.0, log_weight - self.log_evidence))
 
     def _weights(self) -> np.ndarray:
+        self._refuse_samples()
+        return np.asarray(self._solver.problem.weights(self._given, np))
+
+    def _refuse_samples(self) -> None:
         if self._solver.problem.sampled:
             raise NesymmError(
                 "this program needs sampling, and its posterior only answers its queries"
             )
-        return np.asarray(self._solver.problem.weights(self._given, np))
 
     def _elements(self) -> dict[str, dict[Any, int]]:
         """The finite variables, one for each key: the formula of each of their values."""
@@ -321,7 +368,7 @@ class Posterior:
                 assert variable.support is not None
                 written = dict(zip(variable.outcomes, variable.support, strict=True))
                 values = encoding.elements[variable.name, source.key]
-                out[_element_name(source)] = {written[v]: f for v, f in values.items()}
+                out[source.name] = {written[v]: f for v, f in values.items()}
         return out
 
     def _assignments(self, rows: np.ndarray) -> list[dict[str, Any]]:
@@ -336,12 +383,6 @@ class Posterior:
         return out
 
 
-def _element_name(source: Drawn) -> str:
-    from nesymm.compiler.runtime import atom_text
-
-    return source.variable.name if not source.key else atom_text(source.variable.name, source.key)
-
-
 def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) -> Posterior:
     """The posterior of a compiled problem, exactly where it can be."""
     if solver.problem.sampled:
@@ -352,4 +393,4 @@ def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) ->
         values = np.asarray(solver.log_values(given, np, rank))
         if values[EVIDENCE] > -np.inf:
             return Posterior(solver, given, rank, values)
-    raise impossible(solver.problem, "the evidence is impossible: it has probability zero")
+    raise impossible(solver.problem, _PROBABILITY_ZERO)

@@ -43,14 +43,24 @@ class Problem:
 
     Roots, in this order: what always holds (it only weighs sampled values), the evidence,
     and the evidence with each query.
+
+    With `worlds`, assignments in which `rules` hold are worlds, one to one, and their
+    weights are those of the worlds; see `Encoding`.
     """
 
-    def __init__(self, step: StepProgram, observed: frozenset[str] = frozenset()):
+    def __init__(
+        self,
+        step: StepProgram,
+        observed: frozenset[str] = frozenset(),
+        *,
+        worlds: bool = False,
+    ):
         if step.temporal:
             raise ValueError("this is for programs without time")
+        self._given_step = step
         self.step = eliminate(substitute_observed(at_start(step)))
         self.observed = observed
-        self.encoding = Encoding(self.step)
+        self.encoding = Encoding(self.step, worlds=worlds)
         formula = self.encoding.formula
         self.prior = formula.and_([self._weigh_sampled(v) for v in self.sampled])
         self._unweighed: list[int] = []
@@ -63,6 +73,12 @@ class Problem:
             Asked(name, formula.or_([a.formula for a in ways]), all(a.possible for a in ways))
             for name, ways in found.items()
         ]
+        self.rules = self.encoding.rules()
+
+    @cached_property
+    def worlds(self) -> Problem:
+        """The same problem, with assignments that are worlds."""
+        return Problem(self._given_step, self.observed, worlds=True)
 
     # ------------------------------------------------------------ what is sampled
 

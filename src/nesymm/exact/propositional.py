@@ -8,6 +8,11 @@ What is only known at run time (data, parameters, drawn continuous values) enter
 ways: as the weights of literals, and as *leaves*, truth values with weights (b, 1 - b).
 Where the parameters of a variable depend on other finite variables, there is one
 independent choice per combination of their values, of which the right one is read.
+
+That is right for sums, in which choices that are not read sum to 1. For the most probable
+world, an encoding of `worlds` gives every choice that a world may do without one more
+outcome, "not drawn", of weight 1, and says in `rules` when it is taken. Then assignments
+that obey the rules and worlds are the same.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import Any
 from nesymm.compiler.algebra import const, eq, is_const, le, lt
 from nesymm.compiler.arithmetic import BINARY, UNARY, compute
 from nesymm.compiler.axes import rebuild
-from nesymm.compiler.expr import Axis, Expr, rewrite
+from nesymm.compiler.expr import TRUE, Axis, Expr, rewrite
 from nesymm.compiler.runtime import atom_text
 from nesymm.compiler.step import Param, RandomVariable, StepProgram
 from nesymm.compiler.types import Bool, domain
@@ -45,11 +50,15 @@ class TooManyCombinations(NesymmError):
 
 @dataclass(frozen=True)
 class Drawn:
-    """The weights of a formula variable: a finite random variable and its parameters."""
+    """The weights of a formula variable: a finite random variable and its parameters.
+
+    An `optional` one has one more value after its outcomes: not drawn.
+    """
 
     variable: RandomVariable
     key: tuple
     params: tuple[Param, ...]
+    optional: bool = False
 
     @property
     def name(self) -> str:
@@ -79,12 +88,22 @@ Source = Drawn | Leaf | Weight
 class Encoding:
     """A formula under construction, and what its variables stand for."""
 
-    def __init__(self, step: StepProgram, known: Mapping[Expr, Expr] | None = None):
+    def __init__(
+        self,
+        step: StepProgram,
+        known: Mapping[Expr, Expr] | None = None,
+        *,
+        worlds: bool = False,
+    ):
         self.variables = {v.name: v for v in step.variables}
         self.formula = Formula()
         self.sources: list[Source] = []
         self.known = dict(known or {})
+        self.worlds = worlds
         self.elements: dict[tuple[str, tuple], Values] = {}
+        # Optional choices without a rule so far: when they are drawn (besides their guard).
+        self._optional: list[tuple[int, Drawn, int]] = []
+        self._rules: list[int] = []
         self._truths: dict[Any, int] = {}
         self._values: dict[Any, Values] = {}
         self._kinds: dict[int, tuple[bool, bool]] = {}
@@ -388,6 +407,8 @@ class Encoding:
         place = dict(zip(variable.axes, key, strict=True))
         outcomes = variable.outcomes
         exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        if self.worlds:
+            return self._optional_element(variable, key, list(self._combinations(exprs, place)))
         if all(is_const(e) for e in exprs):
             index = self._variable(len(outcomes), Drawn(variable, key, variable.params))
             known = {v: self.formula.literal(index, i) for i, v in enumerate(outcomes)}
@@ -402,6 +423,44 @@ class Encoding:
                 found[value].append(self.formula.and_([holds, literal]))
         self.elements[variable.name, key] = {v: self.formula.or_(fs) for v, fs in found.items()}
         return self.elements[variable.name, key]
+
+    def _optional_element(
+        self, variable: RandomVariable, key: tuple, cases: list[tuple[dict[int, Expr], int]]
+    ) -> Values:
+        """The values of a variable, each case of which is a choice that may not be drawn."""
+        place = dict(zip(variable.axes, key, strict=True))
+        first, *others = variable.outcomes
+        found: dict[Any, list[int]] = {v: [] for v in others}
+        for fixed, holds in cases:
+            params = self._fixed_params(variable, place, fixed)
+            always = holds == self.formula.true and variable.guard is TRUE
+            source = Drawn(variable, key, params, optional=not always)
+            index = self._variable(len(variable.outcomes) + source.optional, source)
+            if source.optional:
+                self._optional.append((index, source, holds))
+            for i, value in enumerate(others, start=1):
+                literal = self.formula.literal(index, i)
+                found[value].append(self.formula.and_([holds, literal]))
+        values = {v: self.formula.or_(fs) for v, fs in found.items()}
+        # What is not drawn counts as the first value, as in the reference interpreter: any
+        # will do, since whatever reads it has the same guard.
+        values = {first: self.formula.not_(self.formula.or_(values.values())), **values}
+        self.elements[variable.name, key] = values
+        return values
+
+    def rules(self) -> int:
+        """That exactly those choices are drawn that apply; true unless in `worlds`."""
+        formula = self.formula
+        # Guards come last, because they may lead to more variables.
+        while self._optional:
+            index, source, holds = self._optional.pop()
+            place = dict(zip(source.variable.axes, source.key, strict=True))
+            drawn = formula.and_([holds, self.truth(source.variable.guard, place)])
+            unused = formula.literal(index, len(source.variable.outcomes))
+            taken = formula.and_([formula.not_(unused), drawn])
+            left_out = formula.and_([unused, formula.not_(drawn)])
+            self._rules.append(formula.or_([taken, left_out]))
+        return formula.and_(self._rules)
 
     def weigh(
         self, variable: RandomVariable, key: tuple, value: Expr, where: int

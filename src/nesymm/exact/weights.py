@@ -40,7 +40,14 @@ class Given:
                 net, output = expr.data
                 result = self._get("network", self.networks, net)(*(k.array for k in keys))
                 result = low.xp.asarray(result)
-                return Named(result if output is None else result.reshape(-1)[output])
+                if output is None:
+                    return Named(result)
+                if output >= result.size:
+                    # JAX would take the last one instead.
+                    raise NesymmError(
+                        f"the network {net} gave {result.size} outputs, {output + 1} are needed"
+                    )
+                return Named(result.reshape(-1)[output])
             case "input":
                 name, column = expr.data
                 value = self._get("input", self.inputs, name)
@@ -103,7 +110,9 @@ class Weights:
 
 
 def _size(source: Source) -> int:
-    return len(source.variable.outcomes) if isinstance(source, Drawn) else 2
+    if isinstance(source, Drawn):
+        return len(source.variable.outcomes) + source.optional
+    return 2
 
 
 def _expressions(source: Source) -> list[Expr]:
@@ -123,7 +132,7 @@ def _flat(params: tuple[Param, ...]) -> list[Expr]:
 
 def _constant(source: Source) -> np.ndarray:
     """Log-weights without parameters, networks or data."""
-    if isinstance(source, Drawn) and source.variable.family == "bernoulli":
+    if isinstance(source, Drawn) and source.variable.family == "bernoulli" and not source.optional:
         # Nearly all sources of a program are facts; arrays of one number would be slow.
         (p,) = source.params
         if isinstance(p, Expr) and 0 < p.data < 1:
@@ -140,8 +149,9 @@ def _log_weights(low: Lowering, source: Source, floor: bool = False) -> Any:
         case Weight(variable, params, value):
             log_p = density_of(low, variable, params, low.value(value).array)
             return xp.stack([xp.zeros_like(log_p), log_p])
-        case Drawn(variable, _, params):
-            return _finite(low, variable, params, floor)
+        case Drawn(variable, _, params, optional):
+            masses = _finite(low, variable, params, floor)
+            return xp.concatenate([masses, xp.zeros(1)]) if optional else masses
     raise TypeError(source)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from nesymm.compiler.expr import TRUE, Expr
@@ -12,9 +11,9 @@ from nesymm.compiler.step import Param, RandomVariable
 from nesymm.distributions import FAMILIES
 from nesymm.exact.families import constrain, log_density, log_masses
 from nesymm.exact.montecarlo import make_distribution
-from nesymm.exact.named import Named, apply, expand, union
+from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.dims import Choice
-from nesymm.filtering.world import Tables
+from nesymm.filtering.world import Tables, outcome_codes
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
 _HARMLESS = {"unit": 0.5, "simplex": 0.5, "positive": 1.0, "real": 0.0, "fixed": 1.0}
@@ -203,9 +202,19 @@ def draw_infinite(
     return Named(sample, dims)
 
 
+def log_probability_at(low: Tables, variable: RandomVariable, value: Named) -> Named:
+    """The log-probability of the value of a variable."""
+    if not variable.finite:
+        return density(low, variable, variable.guard, variable.params, value)
+    dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+    table = masses(low, variable, dim, variable.guard, variable.params)
+    codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
+    here = apply(jnp, jnp.equal, codes, value)
+    chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
+    return reduce(jnp, jnp.sum, chosen, [dim])
+
+
 REPARAMETERISED = frozenset(
     {"normal", "uniform", "exponential", "gamma", "beta", "laplace", "lognormal", "student_t",
      "multivariate_normal"}
 )  # fmt: skip
-
-__all__ = ["REPARAMETERISED", "density", "draw_infinite", "family_params", "jax", "masses"]

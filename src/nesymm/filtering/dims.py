@@ -25,6 +25,8 @@ class Lane:
 
 BATCH = Lane("batch", 1)
 PARTICLE = Lane("particle", 2)
+# Particles again, as the goals of transitions.
+TARGET = Lane("target", 3)
 
 
 @dataclass(frozen=True, slots=True)

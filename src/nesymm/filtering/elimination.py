@@ -32,16 +32,39 @@ class TooLarge(NesymmError):
         )
 
 
+# Up to this many terms a sum is written out: element by element it fuses with the rest.
+_WRITTEN_OUT = 16
+
+
 def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
     """log Σ exp; -inf (with slope 0) where there is nothing to sum."""
     import jax
 
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    if len(axes) == 1 and array.shape[axes[0]] <= _WRITTEN_OUT:
+        terms = [
+            jax.lax.index_in_dim(array, i, axes[0], keepdims=False)
+            for i in range(array.shape[axes[0]])
+        ]
+        if len(terms) == 1:
+            return terms[0]
+        top = terms[0]
+        for term in terms[1:]:
+            top = jnp.maximum(top, term)
+        top = jax.lax.stop_gradient(jnp.where(jnp.isfinite(top), top, 0.0))
+        total = jnp.exp(terms[0] - top)
+        for term in terms[1:]:
+            total = total + jnp.exp(term - top)
+        return _safe_log(jnp, total) + top
     top = jax.lax.stop_gradient(jnp.max(array, axis=axis, keepdims=True))
     safe = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(array - safe), axis=axis)
-    positive = total > 0
-    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf)
-    return log + jnp.squeeze(safe, axis)
+    return _safe_log(jnp, total) + jnp.squeeze(safe, axis)
+
+
+def _safe_log(jnp: Any, x: Any) -> Any:
+    positive = x > 0
+    return jnp.where(positive, jnp.log(jnp.where(positive, x, 1.0)), -jnp.inf)
 
 
 Sum = Callable[[Any, Any, Any], Any]
@@ -165,6 +188,16 @@ def pick(jnp: Any, logits: Any, noise: Any) -> Any:
     """
     top = jnp.max(logits, axis=0, keepdims=True)
     weights = jnp.exp(logits - jnp.where(jnp.isfinite(top), top, 0.0))
+    if weights.shape[0] <= _COMPARED:
+        # Few outcomes: running sums fuse with everything around them.
+        sums = [weights[0]]
+        for k in range(1, weights.shape[0]):
+            sums.append(sums[-1] + weights[k])
+        aim = noise * sums[-1]
+        index = jnp.zeros(jnp.shape(aim), jnp.int32)
+        for total in sums[:-1]:
+            index = index + (total <= aim)
+        return index
     below = jnp.cumsum(weights, axis=0)
     index = jnp.sum(below <= noise * below[-1:], axis=0, dtype=jnp.int32)
     # Only where no choice has any weight can this be out of range.
@@ -186,12 +219,51 @@ def select(
     return pick_at(jnp, table, indices)
 
 
+# Up to this size, picking by comparison beats a gather, and its slope needs no scatter.
+_COMPARED = 64
+
+
 def pick_at(jnp: Any, table: Named, indices: dict[Any, Named]) -> Named:
     """An array at given positions along some of its dimensions."""
-    kept = tuple(d for d in table.dims if d not in indices)
-    dims = union([kept, *(i.dims for i in indices.values())])
-    index = []
-    for dim, size in zip(table.dims, table.array.shape, strict=False):
-        here = indices.get(dim, Named(jnp.arange(size), (dim,)))
-        index.append(expand(jnp, here, dims))
-    return Named(table.array[tuple(index)], dims)
+    for dim, index in indices.items():
+        table = _pick_along(jnp, table, dim, index)
+    return table
+
+
+def _pick_along(jnp: Any, table: Named, dim: Any, index: Named) -> Named:
+    size = table.array.shape[table.dims.index(dim)]
+    if dim in index.dims:
+        # Each particle reads the row of another particle.
+        dims = union([table.dims, index.dims])
+        axis = dims.index(dim)
+        picked = jnp.take_along_axis(
+            expand(jnp, table, dims), expand(jnp, index, dims), axis=axis, mode="clip"
+        )
+        return Named(picked, dims)
+    if not index.dims:
+        return Named(
+            jnp.take(table.array, index.array, axis=table.dims.index(dim), mode="clip"),
+            tuple(d for d in table.dims if d != dim),
+        )
+    if size <= _COMPARED:
+        import jax
+
+        axis = table.dims.index(dim)
+        kept = tuple(d for d in table.dims if d != dim)
+        rows = [
+            Named(jax.lax.index_in_dim(table.array, i, axis, keepdims=False), kept)
+            for i in range(size)
+        ]
+        picked = rows[-1]
+        for i in range(size - 1):
+            here = Named(index.array == i, index.dims)
+            picked = apply(jnp, jnp.where, here, rows[i], picked)
+        return picked
+    rest = union([[d for d in table.dims if d != dim], index.dims])
+    picked = jnp.take_along_axis(
+        expand(jnp, table, (dim, *rest)),
+        expand(jnp, index, rest)[None],
+        axis=0,
+        mode="clip",
+    )
+    return Named(picked[0], rest)

@@ -14,7 +14,7 @@ from nesymm.filtering.densities import density, masses
 from nesymm.filtering.dims import Choice
 from nesymm.filtering.elimination import pick_at
 from nesymm.filtering.plan import Plan, at_place, places, reads
-from nesymm.filtering.world import Moment, Tables, log_truth, outcome_codes
+from nesymm.filtering.world import Moment, Tables, World, log_truth, outcome_codes
 from nesymm.language.program import At, AtLast, During, Now
 
 
@@ -166,4 +166,28 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, said: Named, type_: Type
     return log_truth(same(low, low.value(value), value.type, said, type_), low.real)
 
 
-__all__ = ["active", "evidence_factors", "never_made", "observed_type", "seen", "told"]
+class Told(World):
+    """A world in which an observed value is the value of the variable."""
+
+    def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        name = expr.data
+        variable = self.variables.get(name)
+        if variable is None or variable.finite or name not in self.values:
+            return super()._variable(low, expr, keys)
+        table = self.values[name]
+        for observation in self.step.observations:
+            if never_made(self.moment, observation):
+                continue
+            for branch in observation.branches:
+                for i, value in enumerate(branch.values):
+                    if value.op == "rv" and value.data == name:
+                        here = low.value(branch.condition)
+                        mask = seen(self.moment, observation)
+                        if mask is not None:
+                            here = apply(jnp, jnp.logical_and, here, mask)
+                        said, _ = told(low, self.moment, observation, i)
+                        table = apply(jnp, jnp.where, here, said, table)
+        return low.at_keys(table, variable.axes, expr, keys)
+
+
+__all__ = ["Told", "active", "evidence_factors", "never_made", "observed_type", "seen", "told"]

@@ -15,12 +15,37 @@ from nesymm.compiler.step import StepProgram
 from nesymm.errors import NesymmError
 from nesymm.filtering.data import Sequences, prepare
 from nesymm.filtering.elimination import TooLarge
+from nesymm.filtering.estimators import ESTIMATORS
 from nesymm.filtering.forward import ExactFilter
 from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.filtering.particles import ParticleFilter, run, to_arrays
+from nesymm.filtering.questions import Question
 from nesymm.filtering.result import Failure, Filtered, FilterError, collect
+from nesymm.filtering.state import slope_of
 
 Engine = ExactFilter | ParticleFilter
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Estimates with slopes: log-evidence [batch] and the answers to the queries."""
+
+    log_evidence: Any
+    answers: Mapping[str, Any]
+    questions: tuple[Question, ...]
+    last: np.ndarray
+
+    def probability(self, query: str) -> Any:
+        """The probability of a query at the end of each sequence, [batch]."""
+        for question in self.questions:
+            for position, name in question.groundings():
+                if name == query:
+                    array = self.answers[question.key]
+                    batch = jnp.arange(len(self.last))
+                    at_end = array[0] if len(array) == 1 else array[self.last, batch]
+                    return at_end[(slice(None), *position)]
+        known = ", ".join(q.query.name for q in self.questions) or "none"
+        raise NesymmError(f"{query} is not asked in the program (asked: {known})")
 
 
 @dataclass
@@ -68,6 +93,29 @@ class Filter:
         if failures and errors == "raise":
             raise FilterError(failures, result)
         return result
+
+    def slopes(
+        self,
+        sequences: Sequences,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        key: Any,
+        estimator: str = "surrogate",
+    ) -> Slopes:
+        """Log-evidence and answers that JAX can differentiate in parameters and networks."""
+        if estimator not in ESTIMATORS:
+            raise NesymmError(
+                f"there is no estimator {estimator} (there are: {', '.join(ESTIMATORS)})"
+            )
+        engine, _ = self.engine(sequences)
+        settings = engine.settings(sequences.batch, estimator)
+        arrays = to_arrays(sequences)
+        uniform = bool(np.all(sequences.last == sequences.steps - 1))
+        outcome, _ = run(engine, settings, sequences, arrays, parameters, networks, key, uniform)
+        gains = outcome.log_gain
+        # The weights carry the slopes of all steps, so the last gain has that of the whole.
+        value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + slope_of(gains[-1])
+        return Slopes(value, outcome.answers, engine.questions, sequences.last)
 
     # ------------------------------------------------------------ engines
 
@@ -164,7 +212,7 @@ def _failures(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Failu
     exact = isinstance(engine, ExactFilter) and engine.draws == 1
     for b in range(sequences.batch):
         for t in range(int(sequences.last[b]) + 1):
-            if outcome.flags[t, b]:
+            if outcome.flags[t, b].any():
                 messages = "; ".join(f.message for f in engine.phases.later.flags) or "a rule broke"
                 out.append(Failure(b, t, messages))
             elif np.isnan(outcome.log_gain[t, b]):

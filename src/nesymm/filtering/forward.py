@@ -30,23 +30,24 @@ from nesymm.filtering.elimination import (
     eliminate,
     logsumexp,
 )
+from nesymm.filtering.estimators import average
+from nesymm.filtering.evidence import Told
 from nesymm.filtering.methods import ExactForward
 from nesymm.filtering.particles import ParticleFilter, _bind, settle
 from nesymm.filtering.phases import phases, unroll, use_observed
 from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
 from nesymm.filtering.questions import Question, questions
-from nesymm.filtering.step import (
+from nesymm.filtering.solve import Problem, definitions
+from nesymm.filtering.state import (
     LANES,
     Outcome,
-    ParticleStep,
-    Problem,
     Settings,
     State,
-    Told,
-    _normalise,
-    _wide,
-    tuple_key,
+    normalise,
+    slot_key,
+    wide,
 )
+from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, Tables
 
 Partition = tuple[frozenset[Choice], ...]
@@ -156,11 +157,10 @@ class ExactFilter:
 
     # ------------------------------------------------------------ the interface of a filter
 
-    def settings(self, batch: int, surrogate: bool = False, record: bool = False) -> Settings:
-        return Settings(batch, self.draws, self.real, None, 0.0, False, surrogate, record)
-
-    def start(self, settings: Settings) -> State:
-        return State({}, {}, [], Named(jnp.zeros(settings.shape(LANES), self.real), LANES))
+    def settings(self, batch: int, estimator: str | None = None, record: bool = False) -> Settings:
+        # Slopes are exact: there is nothing to estimate.
+        exact = "surrogate" if estimator is not None else None
+        return Settings(batch, self.draws, self.real, None, 0.0, False, exact, record)
 
     def bind(self, parameters: Any, networks: Any, calls: int) -> Binding:
         return _bind((self.first, self.later), parameters, networks, 1 << 20)
@@ -261,33 +261,38 @@ def _regroup(beliefs: Sequence[Named], partition: Partition) -> list[Named]:
     return out
 
 
-def scatter(table: Named, index: Named, gone: list[Choice], new: Choice) -> Named:
-    """Sum a log-table over the choices in `gone`, each cell into the place `index` of `new`."""
+def scatter(table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice]) -> Named:
+    """Sum a log-table over the choices in `gone`, each cell into its place in the targets."""
     kept = tuple(d for d in table.dims if d not in gone)
+    sizes = tuple(d.size for d in gone)
+    news = tuple(new for new, _ in targets)
+    # One number for the places along all targets.
+    index = Named(jnp.zeros((), jnp.int32))
+    for new, place in targets:
+        index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, place)
+    total_size = cells(news)
+    if total_size > MAX_CELLS:
+        raise TooLarge(news)
     lined = expand(jnp, table, (*gone, *kept))
     where = expand(jnp, index, (*gone, *kept))
-    sizes = tuple(d.size for d in gone)
-    # Previous choices that the position depends on stay apart, though the mass is the same.
+    # Previous choices that the place depends on stay apart, though the mass is the same.
     shape = jnp.broadcast_shapes(lined.shape, where.shape, (*sizes, *(1,) * len(kept)))
-    lined = jnp.broadcast_to(lined, shape)
-    rows = 1
-    for s in sizes:
-        rows *= s
-    flat = lined.reshape(rows, *lined.shape[len(gone) :])
+    rows = cells(tuple(gone))
+    flat = jnp.broadcast_to(lined, shape).reshape(rows, *shape[len(gone) :])
     top = jax.lax.stop_gradient(jnp.max(flat, axis=0, keepdims=True))
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     mass = jnp.exp(flat - top)
     if set(index.dims) <= set(gone):
-        where = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
-        total = jax.ops.segment_sum(mass, where, num_segments=new.size)
+        place = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
+        total = jax.ops.segment_sum(mass, place, num_segments=total_size)
     else:
-        where = jnp.broadcast_to(where, shape).reshape(flat.shape)
+        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
         others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
-        at = (where, *(o[None] for o in others))
-        total = jnp.zeros((new.size, *flat.shape[1:]), mass.dtype).at[at].add(mass)
+        at = (place, *(o[None] for o in others))
+        total = jnp.zeros((total_size, *flat.shape[1:]), mass.dtype).at[at].add(mass)
     positive = total > 0
-    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf)
-    return Named(log + top, (new, *kept))
+    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + top
+    return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
 
 
 class ExactStep(ParticleStep):
@@ -307,7 +312,7 @@ class ExactStep(ParticleStep):
         final: bool = True,
     ) -> Outcome:
         settings = self.settings
-        slots = {tuple_key(k): v for k, v in state.slots.items()}
+        slots = {slot_key(k): v for k, v in state.slots.items()}
         values = self._draw_ahead(state, slots, moment, binding, key)
         low = self._tables(slots, values, moment, binding)
         problem = self._problem(low, state.beliefs, moment)
@@ -315,16 +320,18 @@ class ExactStep(ParticleStep):
         gain, beliefs = self._forward(low, problem)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
-        log_weights = _wide(apply(jnp, jnp.add, before, gain), settings).array
+        log_weights = wide(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
-        weights = _normalise(log_weights)
-        answers = {q.key: problem.answer(q, log_weights) for q in ask}
+        weights = normalise(log_weights)
+        answers = {
+            q.key: average(q, problem.answer(q), log_weights, before.array, settings) for q in ask
+        }
         mean = jax.lax.stop_gradient(total) - jnp.log(1.0 * settings.particles)
         after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
         statics = {n: v for n, v in values.items() if n in self.kept}
         carried = self._next_carried(low)
         return Outcome(
-            State(carried, statics, beliefs, Named(after, LANES)),
+            State(carried, statics, beliefs, Named(after, LANES), state.scores),
             total - jnp.log(1.0 * settings.particles),
             1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
             jnp.zeros(settings.batch, bool),
@@ -368,28 +375,26 @@ class ExactStep(ParticleStep):
         keep |= {d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs}
         # What only the next state mentions was named while it was computed.
         factors = [*problem.prior, *problem.tied, *problem.evidence]
-        from nesymm.filtering.step import _aux
-
-        factors += _aux(low.factors, [*factors, *(i for _, i in targets)])
+        factors += definitions(low.factors, [*factors, *(i for _, i in targets)])
         done = eliminate(jnp, factors, keep=frozenset(keep), limit=self.engine.limit)
         live = done.rest
         total = done.total
-        for number, (new, index) in enumerate(targets):
-            later = {d for _, i in targets[number + 1 :] for d in choices(i.dims)}
-            gone = [
-                d for d in choices(index.dims) if d not in later and d.name not in self.plan.beliefs
-            ]
+        groups = self._together(targets)
+        for number, group in enumerate(groups):
+            later = {d for g in groups[number + 1 :] for _, i in g for d in choices(i.dims)}
+            inside = {d: None for _, i in group for d in choices(i.dims)}
+            gone = [d for d in inside if d not in later and d.name not in self.plan.beliefs]
             mine = [f for f in live if set(gone) & set(choices(f.dims))]
             live = [f for f in live if not set(gone) & set(choices(f.dims))]
             table = add(jnp, mine) if mine else Named(jnp.zeros((), low.real))
-            dims = union([table.dims, index.dims])
+            dims = union([table.dims, *(i.dims for _, i in group)])
             if cells(dims) > self.engine.limit:
                 raise TooLarge(choices(dims))
             table = Named(expand(jnp, table, dims), dims)
             if gone:
-                live.append(scatter(table, index, gone, new))
+                live.append(scatter(table, group, gone))
             else:
-                live.append(_point(low, index, new))
+                live += [_point(low, index, new) for new, index in group]
         final = [Named(f.array, tuple(_as_slot(d) for d in f.dims)) for f in live]
         groups = components(final)
         beliefs = [add(jnp, [final[i] for i in group]) for group in groups]
@@ -408,6 +413,23 @@ class ExactStep(ParticleStep):
             total = apply(jnp, jnp.add, total, norm)
             out.append(apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), table, norm))
         return total, sorted(out, key=lambda b: sorted(map(repr, choices(b.dims))))
+
+    def _together(self, targets: list[tuple[Choice, Named]]) -> list[list[tuple[Choice, Named]]]:
+        """Fields of the next state that depend on the same choices, side by side: their mass
+        is moved at once."""
+        groups: list[tuple[set[Choice], list[tuple[Choice, Named]]]] = []
+        for target in targets:
+            dims = {d for d in choices(target[1].dims) if d.name not in self.plan.beliefs}
+            mine = [target]
+            apart = []
+            for known, inside in groups:
+                if known & dims:
+                    dims |= known
+                    mine = inside + mine
+                else:
+                    apart.append((known, inside))
+            groups = [*apart, (dims, mine)]
+        return [inside for _, inside in groups]
 
     def _targets(self, low: Tables, slot: Slot) -> list[tuple[Choice, Named]]:
         """Per field of the next state, its choice and the position of its value."""
@@ -462,7 +484,7 @@ class ExactStep(ParticleStep):
             condition = low.value(
                 unroll(flag.condition, set(self.plan.enumerated | self.engine.slot_names))
             )
-            probability = problem._probability(condition, ())
+            probability = problem.probability(condition, ())
             array = jnp.broadcast_to(expand(jnp, probability, LANES), self.settings.shape(LANES))
             out.append(jnp.any(array > 0, -1))
         return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)

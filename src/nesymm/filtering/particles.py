@@ -20,7 +20,8 @@ from nesymm.filtering.phases import Phases, phases, use_observed
 from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
 from nesymm.filtering.questions import questions
 from nesymm.filtering.resampling import SCHEMES
-from nesymm.filtering.step import LANES, Outcome, ParticleStep, Settings, State
+from nesymm.filtering.state import Outcome, Settings, State
+from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, call_network, lift_key
 
 # Joint tables per particle may have this many cells; beyond it variables are drawn ahead.
@@ -76,7 +77,7 @@ class ParticleFilter:
         )
         self.questions = questions(self.phases, steps)
 
-    def settings(self, batch: int, surrogate: bool = False, record: bool = False) -> Settings:
+    def settings(self, batch: int, estimator: str | None = None, record: bool = False) -> Settings:
         method = self.method
         return Settings(
             batch,
@@ -85,14 +86,11 @@ class ParticleFilter:
             SCHEMES[method.resampling] if method.threshold > 0 else None,
             method.threshold,
             isinstance(method, RaoBlackwellised) and method.recursion == "paper",
-            surrogate,
+            estimator,
             record,
         )
 
     # ------------------------------------------------------------ one step at a time
-
-    def start(self, settings: Settings) -> State:
-        return State({}, {}, [], Named(jnp.zeros(settings.shape(LANES), self.real), LANES))
 
     def step(
         self,
@@ -183,7 +181,7 @@ def run(
     only = steps == 1
     outcome = engine.step(
         settings,
-        engine.start(settings),
+        settings.start(),
         moment(0, at(0)),
         binding,
         jax.random.fold_in(key, 0),
@@ -219,7 +217,7 @@ def run(
     end = steps - 1 if uniform else steps
     times = jnp.arange(1, end)
     middle = jax.tree.map(lambda x: x[1:end], arrays["timed"])
-    step_body = jax.checkpoint(body) if settings.surrogate else body
+    step_body = jax.checkpoint(body) if settings.estimator is not None else body
     state, outs = jax.lax.scan(step_body, state, (times, middle))
     first = jax.tree.map(lambda x: x[None], replace(outcome, state=None))
     pieces = [first, outs]

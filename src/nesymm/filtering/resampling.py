@@ -68,7 +68,7 @@ def systematic(key: Any, weights: Any) -> Any:
 
 def residual(key: Any, weights: Any) -> Any:
     """The whole part of N·w for certain, the rest by multinomial draws."""
-    batch, n = weights.shape
+    n = weights.shape[-1]
     scaled = weights * n
     certain = jnp.floor(scaled)
     rest = scaled - certain

@@ -8,7 +8,7 @@ jointly from its exact posterior; compute the next state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,89 +19,27 @@ from nesymm.compiler.expr import TRUE, Axis, Expr
 from nesymm.compiler.step import RandomVariable
 from nesymm.compiler.types import Int
 from nesymm.exact.named import Named, apply, expand, reduce, union
-from nesymm.filtering.densities import density, draw_infinite, masses
-from nesymm.filtering.dims import BATCH, PARTICLE, Choice, choices
-from nesymm.filtering.elimination import (
-    Eliminated,
-    add,
-    components,
-    draw,
-    eliminate,
-    logsumexp,
-    pick,
-    pick_at,
-    select,
-)
-from nesymm.filtering.evidence import evidence_factors, never_made, seen, told
+from nesymm.filtering.densities import density, draw_infinite, log_probability_at, masses
+from nesymm.filtering.dims import BATCH, Choice, choices
+from nesymm.filtering.elimination import add, draw, eliminate, logsumexp, pick, pick_at, select
+from nesymm.filtering.estimators import average, marginal_scores
+from nesymm.filtering.evidence import Told, evidence_factors, never_made, seen
 from nesymm.filtering.plan import Plan, at_place, places, reads
 from nesymm.filtering.questions import Question
-from nesymm.filtering.world import Binding, Moment, Tables, World, outcome_codes
-
-jax.tree_util.register_pytree_node(
-    Named, lambda n: ((n.array,), n.dims), lambda d, c: Named(c[0], d)
-)
-
-
-@dataclass(frozen=True)
-class State:
-    """What one step leaves to the next, per particle.
-
-    `slots` are the fields of fluents, `statics` the variables drawn once, `beliefs` the
-    log-tables of those that are marginalised instead.
-    """
-
-    slots: dict[str, Named]
-    statics: dict[str, Named]
-    beliefs: list[Named]
-    log_weights: Named
-
-
-jax.tree_util.register_dataclass(
-    State, data_fields=["slots", "statics", "beliefs", "log_weights"], meta_fields=[]
-)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What does not change from step to step."""
-
-    batch: int
-    particles: int
-    real: Any
-    resample: Callable[[Any, Any], Any] | None
-    threshold: float
-    paper: bool = False
-    surrogate: bool = False
-    record: bool = False
-
-    def shape(self, dims: tuple) -> tuple[int, ...]:
-        sizes = {BATCH: self.batch, PARTICLE: self.particles}
-        return tuple(d.size if isinstance(d, Axis | Choice) else sizes[d] for d in dims)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a step reports: the next state, and numbers per sequence."""
-
-    state: State
-    log_gain: Any
-    effective: Any
-    resampled: Any
-    answers: dict[str, Any]
-    flags: Any
-    dead: Any
-    history: dict[str, Named] = field(default_factory=dict)
-
-
-jax.tree_util.register_dataclass(
+from nesymm.filtering.solve import Problem
+from nesymm.filtering.state import (
+    LANES,
     Outcome,
-    data_fields=[
-        "state", "log_gain", "effective", "resampled", "answers", "flags", "dead", "history"
-    ],
-    meta_fields=[],
-)  # fmt: skip
-
-LANES = (BATCH, PARTICLE)
+    Settings,
+    State,
+    follow,
+    normalise,
+    slope_of,
+    slot_key,
+    stop,
+    wide,
+)
+from nesymm.filtering.world import Binding, Moment, Tables, outcome_codes
 
 
 class ParticleStep:
@@ -125,13 +63,16 @@ class ParticleStep:
     ) -> Outcome:
         settings, plan = self.settings, self.plan
         ahead_key, resample_key, solve_key = jax.random.split(key, 3)
-        slots = {tuple_key(k): v for k, v in state.slots.items()}
+        slots = {slot_key(k): v for k, v in state.slots.items()}
 
         values = self._draw_ahead(state, slots, moment, binding, ahead_key)
-        # Slopes come from the exact sum only at the end: before, the score of what is
-        # drawn carries them (their sum is the same, and this is cheaper).
-        known = (lambda x: x) if final or not settings.surrogate else _stop
-        low = self._tables(known(slots), known(values), moment, known(binding))
+        # The surrogate takes slopes from the exact sum only at the end: before, the score of
+        # what is drawn carries them (their sum is the same, and this is cheaper).
+        scored = settings.estimator is not None
+        surrogate = settings.estimator == "surrogate"
+        fixed = surrogate and not final
+        known = stop if fixed else (lambda x: x)
+        low = self._tables(known(slots), known(values), moment, replace(binding, fixed=fixed))
         problem = self._problem(low, known(state.beliefs), moment)
         gain = problem.gain()
         for part in self._drawn_ahead(low):
@@ -139,36 +80,44 @@ class ParticleStep:
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
         before = state.log_weights
-        log_weights = _wide(apply(jnp, jnp.add, before, gain), settings)
-        total = logsumexp(jnp, log_weights.array, -1)
-        weights = _normalise(log_weights.array)
-        answers = {q.key: problem.answer(q, log_weights.array) for q in ask}
-
-        stopped = jax.lax.stop_gradient(log_weights.array)
-        carried = log_weights.array if not settings.paper else _paper(before.array, stopped)
-        effective = 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
+        log_weights = wide(apply(jnp, jnp.add, before, gain), settings).array
+        if scored and not surrogate:
+            log_weights = jax.lax.stop_gradient(log_weights)
+        total = logsumexp(jnp, log_weights, -1)
+        # The paper's recursion weighs neither the particles nor the answers.
+        carried = _paper(before.array, log_weights) if settings.paper else log_weights
+        answers = {
+            q.key: average(q, problem.answer(q), carried, state.scores.array, settings) for q in ask
+        }
+        effective = 1.0 / jnp.maximum(jnp.sum(normalise(carried) ** 2, -1), 1e-30)
         ancestors, after, resampled = self._resample(resample_key, carried, moment)
         drawn = problem.draw(solve_key, ancestors, settings)
-        dead = ~jnp.isfinite(total)
 
-        slots_ = {k: _follow(v, ancestors) for k, v in slots.items()}
-        values_ = {n: _follow(v, ancestors) for n, v in values.items()}
+        slots_ = {k: follow(v, ancestors) for k, v in slots.items()}
+        values_ = {n: follow(v, ancestors) for n, v in values.items()}
         values_.update(self._assemble(drawn))
-        beliefs = [_follow(b, ancestors) for b in state.beliefs]
+        beliefs = [follow(b, ancestors) for b in state.beliefs]
+        scores = state.scores
         concrete = self._tables(slots_, values_, moment, binding, concrete=True)
-        if settings.surrogate or plan.beliefs:
+        if scored or plan.beliefs:
             score, beliefs = self._score(concrete, drawn, values_, beliefs, moment)
-            if settings.surrogate:
+            if scored:
                 # Where the gain has its slope, the rest is that of what was drawn given it.
-                rest = apply(jnp, jnp.subtract, score, _follow(gain, ancestors)) if final else score
-                slope = apply(jnp, lambda a, x: jnp.where(a, _zero(x), 0.0), alive, rest)
-                after = after + expand(jnp, slope, LANES)
+                given = final or not surrogate
+                rest = apply(jnp, jnp.subtract, score, follow(gain, ancestors)) if given else score
+                slope = apply(jnp, lambda a, x: jnp.where(a, slope_of(x), 0.0), alive, rest)
+                if surrogate:
+                    after = after + expand(jnp, slope, LANES)
+                else:
+                    scores = wide(apply(jnp, jnp.add, follow(scores, ancestors), slope), settings)
         # Weights have mean one, so that their logarithms stay small however long it runs.
         mean = jax.lax.stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
         after = after - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
         new_slots = self._next(concrete)
         statics = {n: values_[n] for n in self.kept if n in values_ and n not in plan.beliefs}
-        new = State(new_slots, statics, beliefs, Named(after, LANES))
+        if settings.estimator == "recursive_rloo":
+            scores = marginal_scores(problem, new_slots, state.scores, settings)
+        new = State(new_slots, statics, beliefs, Named(after, LANES), scores)
         history = {}
         if settings.record:
             own = Named(
@@ -183,7 +132,7 @@ class ParticleStep:
             resampled,
             answers,
             self._flags(concrete),
-            dead,
+            ~jnp.isfinite(total),
             history,
         )
 
@@ -293,12 +242,12 @@ class ParticleStep:
             if variable.guide is not None:
                 family, params, neural = variable.guide
                 log_q = density(low, variable, variable.guard, params, value, family, neural)
-                parts.append(Named(-(_stop(log_q.array) if scored else log_q.array), log_q.dims))
+                parts.append(Named(-(stop(log_q.array) if scored else log_q.array), log_q.dims))
                 if not tied:
-                    parts.append(log_density_at(low, variable, value))
-            elif scored and not tied and self.settings.surrogate:
-                log_p = log_density_at(low, variable, value)
-                parts.append(Named(_zero(log_p.array), log_p.dims))
+                    parts.append(log_probability_at(low, variable, value))
+            elif scored and not tied and self.settings.estimator == "surrogate":
+                log_p = log_probability_at(low, variable, value)
+                parts.append(Named(slope_of(log_p.array), log_p.dims))
             out += [reduce(jnp, jnp.sum, part, variable.axes) for part in parts]
         return out
 
@@ -311,7 +260,7 @@ class ParticleStep:
         guided = []
         for variable in self.plan.ahead:
             if variable.name in self.plan.tied:
-                log_p = log_density_at(low, variable, low.world.values[variable.name])
+                log_p = log_probability_at(low, variable, low.world.values[variable.name])
                 free = self._free(variable, moment)
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
@@ -362,7 +311,7 @@ class ParticleStep:
             return None, log_weights, jnp.zeros(settings.batch, bool)
         n = settings.particles
         stopped = jax.lax.stop_gradient(log_weights)
-        weights = _normalise(stopped)
+        weights = normalise(stopped)
         effective = 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
         alive = jnp.asarray(moment.time) < expand(jnp, moment.last, (BATCH,))
         due = (effective < settings.threshold * n) & alive
@@ -371,7 +320,7 @@ class ParticleStep:
         ancestors = jnp.where(due[:, None], chosen, own)
         mean = logsumexp(jnp, stopped, -1) - np.log(n)
         followed = jnp.take_along_axis(log_weights, ancestors, axis=-1)
-        after = jnp.where(due[:, None], mean[:, None] + _zero(followed), log_weights)
+        after = jnp.where(due[:, None], mean[:, None] + slope_of(followed), log_weights)
         return Named(ancestors, LANES), after, due
 
     def _assemble(self, drawn: dict[Choice, Named]) -> dict[str, Named]:
@@ -421,7 +370,7 @@ class ParticleStep:
         for variable in self.plan.ahead:
             value = values[variable.name]
             if variable.name in self.plan.scored or variable.guide is not None:
-                log_p = log_density_at(low, variable, value)
+                log_p = log_probability_at(low, variable, value)
                 free = self._free(variable, moment)
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
@@ -486,221 +435,12 @@ class ParticleStep:
         return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
 
 
-class Told(World):
-    """A world in which an observed value is the value of the variable."""
-
-    def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        name = expr.data
-        variable = self.variables.get(name)
-        if variable is None or variable.finite or name not in self.values:
-            return super()._variable(low, expr, keys)
-        table = self.values[name]
-        for observation in self.step.observations:
-            if never_made(self.moment, observation):
-                continue
-            for branch in observation.branches:
-                for i, value in enumerate(branch.values):
-                    if value.op == "rv" and value.data == name:
-                        here = low.value(branch.condition)
-                        mask = seen(self.moment, observation)
-                        if mask is not None:
-                            here = apply(jnp, jnp.logical_and, here, mask)
-                        said, _ = told(low, self.moment, observation, i)
-                        table = apply(jnp, jnp.where, here, said, table)
-        return low.at_keys(table, variable.axes, expr, keys)
-
-
-class Problem:
-    """The finite part of a step given the rest: priors, what ties them, and evidence."""
-
-    def __init__(
-        self,
-        low: Tables,
-        prior: list[Named],
-        tied: list[Named],
-        evidence: list[Named],
-        plan: Plan,
-    ):
-        self.low = low
-        self.prior = prior
-        self.tied = tied
-        self.evidence = evidence
-        self.plan = plan
-        self.first = frozenset(d for f in prior for d in choices(f.dims) if d.name in plan.beliefs)
-        self.factors = [*prior, *tied, *evidence]
-        self.factors += _aux(low.factors, self.factors)
-        self._solved: list[tuple[bool, Eliminated]] | None = None
-
-    def gain(self) -> Named:
-        """log p(evidence | state), the finite part summed out."""
-        total = Named(jnp.zeros((), self.low.real))
-        weighed = {id(f) for f in (*self.tied, *self.evidence)}
-        self._solved = []
-        for group in components(self.factors):
-            inside = [self.factors[i] for i in group]
-            matters = any(id(f) in weighed for f in inside)
-            eliminated = eliminate(jnp, inside, first=self.first)
-            self._solved.append((matters, eliminated))
-            if matters:
-                total = apply(jnp, jnp.add, total, eliminated.total)
-        if self.tied:
-            factors = [*self.prior, *self.tied]
-            factors += _aux(self.low.factors, factors)
-            tied = {id(f) for f in self.tied}
-            for group in components(factors):
-                inside = [factors[i] for i in group]
-                if any(id(f) in tied for f in inside):
-                    # Its slope is that of the score of what was drawn: they cancel.
-                    part = _stop(eliminate(jnp, inside).total)
-                    total = apply(jnp, _subtract, total, part)
-        return total
-
-    def draw(self, key: Any, ancestors: Named | None, settings: Settings) -> dict[Choice, Named]:
-        assert self._solved is not None
-        out: dict[Choice, Named] = {}
-        for number, (_, eliminated) in enumerate(self._solved):
-            joined = [(d, _stop(t)) for d, t in eliminated.joined if d not in self.first]
-            out |= draw(
-                jax,
-                jax.random.fold_in(key, number),
-                Eliminated(eliminated.total, [], joined),
-                settings.shape,
-                ancestors,
-                LANES,
-            )
-        return out
-
-    # ------------------------------------------------------------ queries
-
-    def answer(self, question: Question, log_weights: Any) -> Any:
-        """The probability of a query at this step, [batch, axes…]."""
-        condition = self.low.value(question.condition(self.plan.step.queries[question.number]))
-        probability = self._probability(condition, question.axes)
-        dims = (BATCH, *question.axes, PARTICLE)
-        sizes = tuple(a.size for a in question.axes)
-        weights = _normalise(log_weights)
-        array = jnp.broadcast_to(
-            expand(jnp, probability, dims), (weights.shape[0], *sizes, weights.shape[1])
-        )
-        weights = weights.reshape(weights.shape[0], *(1,) * len(sizes), weights.shape[1])
-        return jnp.sum(array * weights, axis=-1)
-
-    def _probability(self, condition: Named, axes: tuple[Axis, ...]) -> Named:
-        """P(condition | state, evidence), per particle."""
-        real = self.low.real
-        if not choices(condition.dims):
-            return Named(condition.array.astype(real), condition.dims)
-        factors = [*self.prior, *self.tied, *self.evidence]
-        factors += _aux(self.low.factors, [*factors, condition])
-        dims = set(choices(condition.dims))
-        group = _connected(factors, dims)
-        lanes = union([*(f.dims for f in group), condition.dims])
-        tilt_dims = tuple(
-            d for d in lanes if not isinstance(d, Choice) and (d in axes or d in LANES)
-        )
-        shape = tuple(
-            next(f.array.shape[f.dims.index(d)] for f in (*group, condition) if d in f.dims)
-            for d in tilt_dims
-        )
-        # The slope of the log-normaliser in a bonus for the condition is its probability.
-
-        def normaliser(tilt: Any) -> Any:
-            bonus = apply(
-                jnp,
-                lambda c, x: jnp.where(c, x, 0.0),
-                condition,
-                Named(tilt, tilt_dims),
-            )
-            total = eliminate(jnp, [*group, bonus]).total.array
-            return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
-
-        return Named(jax.grad(normaliser)(jnp.zeros(shape, real)), tilt_dims)
-
-
-def log_density_at(low: Tables, variable: RandomVariable, value: Named) -> Named:
-    """The log-probability of the value of a variable."""
-    if not variable.finite:
-        return density(low, variable, variable.guard, variable.params, value)
-    dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
-    table = masses(low, variable, dim, variable.guard, variable.params)
-    codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
-    here = apply(jnp, jnp.equal, codes, value)
-    chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
-    return reduce(jnp, jnp.sum, chosen, [dim])
-
-
-def _aux(named: list[Named], factors: list[Named]) -> list[Named]:
-    """The definitions of the named conditions that factors mention, directly or not."""
-    wanted = {d for f in factors for d in choices(f.dims) if d.kind == "aux"}
-    out: list[Named] = []
-    for number in range(len(named) - 1, -1, -1):
-        # A condition is defined by conditions named before it.
-        if any(d.name == number for d in wanted):
-            out.append(named[number])
-            wanted |= {d for d in choices(named[number].dims) if d.kind == "aux"}
-    return out
-
-
-def _connected(factors: list[Named], dims: set[Choice]) -> list[Named]:
-    for group in components([*factors, Named(jnp.zeros([1] * len(dims)), tuple(dims))]):
-        if len(factors) in group:
-            return [factors[i] for i in group if i < len(factors)]
-    return []
-
-
-# ---------------------------------------------------------------- small things
-
-
-def tuple_key(key: str) -> tuple[str, Any]:
-    name, _, column = key.rpartition(".")
-    return name, column if column == "present" else int(column)
-
-
 def _position(axis: Axis, value: Any) -> int:
     if isinstance(axis.type, Int):
         return int(value - axis.type.lo)
     return axis.type.values.index(value)
 
 
-def _stop(tree: Any) -> Any:
-    return jax.tree.map(
-        lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array | np.ndarray) else x, tree
-    )
-
-
-def _zero(x: Any) -> Any:
-    """Nothing, with the slope of x. Where x is -inf there is no slope."""
-    finite = jnp.where(jnp.isfinite(x), x, 0.0)
-    return finite - jax.lax.stop_gradient(finite)
-
-
-def _subtract(a: Any, b: Any) -> Any:
-    return a - jnp.where(jnp.isfinite(b), b, 0.0)
-
-
-def _wide(value: Named, settings: Settings) -> Named:
-    array = jnp.broadcast_to(expand(jnp, value, LANES), settings.shape(LANES))
-    return Named(array.astype(settings.real), LANES)
-
-
-def _normalise(log_weights: Any) -> Any:
-    """Weights that sum to one; equal ones where all particles are dead."""
-    top = jnp.max(jax.lax.stop_gradient(log_weights), -1, keepdims=True)
-    weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(top), top, 0.0))
-    weights = jnp.where(jnp.isfinite(top), weights, 1.0)
-    return weights / jnp.sum(weights, -1, keepdims=True)
-
-
 def _paper(before: Any, after: Any) -> Any:
     """The paper's recursion: evidence steers the draws but does not weigh the particles."""
     return jnp.where(jnp.isfinite(after), before, -jnp.inf)
-
-
-def _follow(value: Named, ancestors: Named | None) -> Named:
-    """The value of each particle's ancestor."""
-    if ancestors is None or PARTICLE not in value.dims:
-        return value
-    return pick_at(jnp, value, {PARTICLE: ancestors})
-
-
-__all__ = ["LANES", "Moment", "Outcome", "ParticleStep", "Settings", "State"]

@@ -46,11 +46,19 @@ class Moment:
 
 @dataclass(frozen=True)
 class Binding:
-    """Networks and parameters, and the networks already evaluated for all arguments."""
+    """Networks and parameters, and the networks already evaluated for all arguments.
+
+    Where `fixed`, neither has a slope.
+    """
 
     parameters: Mapping[str, Any]
     networks: Mapping[str, Callable[..., Any]]
     lifted: Mapping[tuple, Named] = field(default_factory=dict)
+    fixed: bool = False
+
+    def outputs(self, value: Any) -> Any:
+        """What a network or parameter gives, without its slope where it is fixed."""
+        return jax.lax.stop_gradient(value) if self.fixed else value
 
 
 class World:
@@ -115,7 +123,7 @@ class World:
         return self.moment.inputs[name][0 if isinstance(column, str) else column]
 
     def _slot(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        name, column = expr.data
+        name, _ = expr.data
         axes = self.slot_axes[name]
         if expr.data in self.slot_domains:
             values = self.slot_domains[expr.data]
@@ -146,7 +154,8 @@ class World:
         return low.at_keys(self.values[name], variable.axes, expr, keys)
 
     def _parameter(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        value = jnp.asarray(self.binding.parameters[expr.data], dtype=low.real)
+        given = jnp.asarray(self.binding.parameters[expr.data], dtype=low.real)
+        value = self.binding.outputs(given)
         axes = next(p.axes for p in self.step.parameters if p.name == expr.data)
         return low.at_keys(Named(value, axes), axes, expr, keys)
 
@@ -158,9 +167,11 @@ class World:
                 low.index(k, _index_type(a.type)) for k, a in zip(keys, expr.args, strict=True)
             ]
             dims = union(i.dims for i in indices)
-            result = Named(table.array[tuple(expand(jnp, i, dims) for i in indices)], dims)
+            whole = self.binding.outputs(table.array)
+            result = Named(whole[tuple(expand(jnp, i, dims) for i in indices)], dims)
         else:
-            result = call_network(self.binding.networks, net, keys)
+            called = call_network(self.binding.networks, net, keys)
+            result = Named(self.binding.outputs(called.array), called.dims)
         if output is None:
             return result
         array = result.array
@@ -249,8 +260,7 @@ class Tables(Lowering):
         if cells(condition.dims) <= 2:
             return condition
         axes = tuple(d for d in condition.dims if isinstance(d, Axis))
-        inside = {a for d in choices(condition.dims) for a in d.plates}
-        dim = Choice("aux", len(self.factors), tuple(a for a in axes if a in inside), 2)
+        dim = Choice("aux", len(self.factors), axes, 2)
         truth = Named(jnp.asarray([False, True]), (dim,))
         self.factors.append(log_truth(apply(jnp, jnp.equal, truth, condition), self.real))
         return truth

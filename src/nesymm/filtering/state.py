@@ -1,0 +1,136 @@
+"""The state of a filter and what a step reports, with small helpers on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nesymm.compiler.expr import Axis
+from nesymm.exact.named import Named, expand
+from nesymm.filtering.dims import BATCH, PARTICLE, Choice
+from nesymm.filtering.elimination import pick_at
+
+jax.tree_util.register_pytree_node(
+    Named, lambda n: ((n.array,), n.dims), lambda d, c: Named(c[0], d)
+)
+
+LANES = (BATCH, PARTICLE)
+
+
+@dataclass(frozen=True)
+class State:
+    """What one step leaves to the next, per particle.
+
+    `slots` are the fields of fluents, `statics` the variables drawn once, `beliefs` the
+    log-tables of those that are marginalised instead. The log-weights have mean one;
+    `scores` are nothing, with the slope of the log-probability of each particle's past.
+    """
+
+    slots: dict[str, Named]
+    statics: dict[str, Named]
+    beliefs: list[Named]
+    log_weights: Named
+    scores: Named
+
+
+jax.tree_util.register_dataclass(
+    State, data_fields=["slots", "statics", "beliefs", "log_weights", "scores"], meta_fields=[]
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What does not change from step to step.
+
+    `estimator` says where slopes come from: None (there are none), surrogate, score, rloo
+    or recursive_rloo. With `record`, every step reports what it drew.
+    """
+
+    batch: int
+    particles: int
+    real: Any
+    resample: Callable[[Any, Any], Any] | None
+    threshold: float
+    paper: bool = False
+    estimator: str | None = None
+    record: bool = False
+
+    def shape(self, dims: tuple) -> tuple[int, ...]:
+        sizes = {BATCH: self.batch, PARTICLE: self.particles}
+        return tuple(d.size if isinstance(d, Axis | Choice) else sizes[d] for d in dims)
+
+    def start(self) -> State:
+        nothing = Named(jnp.zeros(self.shape(LANES), self.real), LANES)
+        return State({}, {}, [], nothing, nothing)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step reports: the next state, and numbers per sequence."""
+
+    state: State
+    log_gain: Any
+    effective: Any
+    resampled: Any
+    answers: dict[str, Any]
+    flags: Any
+    dead: Any
+    history: dict[str, Named] = field(default_factory=dict)
+
+
+jax.tree_util.register_dataclass(
+    Outcome,
+    data_fields=[
+        "state", "log_gain", "effective", "resampled", "answers", "flags", "dead", "history"
+    ],
+    meta_fields=[],
+)  # fmt: skip
+
+
+def slot_key(key: str) -> tuple[str, Any]:
+    """The slot and the field that a name in `State.slots` stands for."""
+    name, _, column = key.rpartition(".")
+    return name, column if column == "present" else int(column)
+
+
+def stop(tree: Any) -> Any:
+    """The same values without their slopes."""
+    return jax.tree.map(
+        lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array | np.ndarray) else x, tree
+    )
+
+
+def slope_of(x: Any) -> Any:
+    """Nothing, with the slope of x. Where x is -inf there is no slope."""
+    finite = jnp.where(jnp.isfinite(x), x, 0.0)
+    return finite - jax.lax.stop_gradient(finite)
+
+
+def subtract(a: Any, b: Any) -> Any:
+    return a - jnp.where(jnp.isfinite(b), b, 0.0)
+
+
+def wide(value: Named, settings: Settings) -> Named:
+    """One number per particle."""
+    array = jnp.broadcast_to(expand(jnp, value, LANES), settings.shape(LANES))
+    return Named(array.astype(settings.real), LANES)
+
+
+def normalise(log_weights: Any) -> Any:
+    """Weights that sum to one; equal ones where all particles are dead."""
+    top = jnp.max(jax.lax.stop_gradient(log_weights), -1, keepdims=True)
+    weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(top), top, 0.0))
+    weights = jnp.where(jnp.isfinite(top), weights, 1.0)
+    return weights / jnp.sum(weights, -1, keepdims=True)
+
+
+def follow(value: Named, ancestors: Named | None) -> Named:
+    """The value of each particle's ancestor."""
+    if ancestors is None or PARTICLE not in value.dims:
+        return value
+    return pick_at(jnp, value, {PARTICLE: ancestors})
