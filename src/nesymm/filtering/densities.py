@@ -29,6 +29,9 @@ def masses(
     holds = None if guard is TRUE else low.value(guard)
     if variable.family == "categorical":
         params = params[:1]
+        known = low.world.log_masses(low, params[0], dim.size)
+        if known is not None:
+            return _where_drawn(low, holds, Named(known.array, (*known.dims, dim)), dim)
     if variable.neural:
         whole = low.value(params[0])  # type: ignore[arg-type]
         behind = whole.array.ndim - len(whole.dims)
@@ -63,11 +66,25 @@ def masses(
         else:
             arrays = tuple(a[..., None] for a in lined)
     table = log_masses(jnp, variable.family, arrays, variable.outcomes, variable.neural)
-    result = Named(table.astype(low.real), (*dims, dim))
+    return _where_drawn(low, holds, Named(table.astype(low.real), (*dims, dim)), dim)
+
+
+def _where_drawn(low: Tables, holds: Named | None, table: Named, dim: Choice) -> Named:
     if holds is None:
-        return result
+        return table
     absent = jnp.where(jnp.arange(dim.size) == 0, 0.0, -jnp.inf).astype(low.real)
-    return apply(jnp, jnp.where, holds, result, Named(absent, (dim,)))
+    return apply(jnp, jnp.where, holds, table, Named(absent, (dim,)))
+
+
+def mass_at(low: Tables, variable: RandomVariable, index: Named) -> Named | None:
+    """The log-probability of one outcome where a table has it at hand; else None."""
+    if variable.family != "categorical":
+        return None
+    known = low.world.log_masses(low, variable.params[0], len(variable.outcomes), index)
+    if known is None or variable.guard is TRUE:
+        return known
+    absent = Named(jnp.where(index.array == 0, 0.0, -jnp.inf).astype(low.real), index.dims)
+    return apply(jnp, jnp.where, low.value(variable.guard), known, absent)
 
 
 def family_params(

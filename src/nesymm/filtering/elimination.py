@@ -212,11 +212,11 @@ def select(
     trace = ancestors is not None and PARTICLE in table.dims
     if not known and not trace:
         return table
-    indices = {d: drawn[d] for d in known}
     if trace:
+        # First the row of the ancestor, then what was drawn given it.
         assert ancestors is not None
-        indices[PARTICLE] = ancestors  # type: ignore[index]
-    return pick_at(jnp, table, indices)
+        table = pick_at(jnp, table, {PARTICLE: ancestors})
+    return pick_at(jnp, table, {d: drawn[d] for d in known})
 
 
 # Up to this size, picking by comparison beats a gather, and its slope needs no scatter.

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from nesymm.compiler.expr import leaves
 from nesymm.compiler.step import StepProgram
 from nesymm.compiler.types import Int, is_finite, size
+from nesymm.exact.families import log_masses
 from nesymm.exact.named import Named, expand, union
 from nesymm.filtering.data import Sequences, named_columns
 from nesymm.filtering.dims import BATCH
@@ -20,7 +21,7 @@ from nesymm.filtering.phases import Phases, phases, use_observed
 from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
 from nesymm.filtering.questions import questions
 from nesymm.filtering.resampling import SCHEMES
-from nesymm.filtering.state import Outcome, Settings, State
+from nesymm.filtering.state import Outcome, Settings, State, save_draws
 from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, call_network, lift_key
 
@@ -142,7 +143,17 @@ def _bind(
                 codes = jnp.arange(low, low + int(sizes[i]))
                 grids.append(Named(codes, (("argument", i),)))
             lifted[lift_key(node)] = call_network(networks, node.data[0], tuple(grids))
-    return Binding(parameters, networks, lifted)
+    # What a network says of outcomes is normalised once, not for every particle.
+    normalised: dict[tuple, Named] = {}
+    for variable in (v for plan in plans_ for v in plan.variables.values()):
+        if variable.family == "categorical" and variable.neural:
+            node = variable.params[0]
+            table = lifted.get(lift_key(node)) if node.op == "neural" else None  # type: ignore
+            if table is not None:
+                outcomes = variable.outcomes
+                array = log_masses(jnp, "categorical", (table.array,), outcomes, True)
+                normalised[lift_key(node), len(outcomes)] = Named(array, table.dims)  # type: ignore
+    return Binding(parameters, networks, lifted, normalised)
 
 
 def _everything(plan: Plan) -> list[Any]:
@@ -217,7 +228,9 @@ def run(
     end = steps - 1 if uniform else steps
     times = jnp.arange(1, end)
     middle = jax.tree.map(lambda x: x[1:end], arrays["timed"])
-    step_body = jax.checkpoint(body) if settings.estimator is not None else body
+    step_body: Any = body
+    if settings.estimator is not None:
+        step_body = jax.checkpoint(body, prevent_cse=False, policy=save_draws)
     state, outs = jax.lax.scan(step_body, state, (times, middle))
     first = jax.tree.map(lambda x: x[None], replace(outcome, state=None))
     pieces = [first, outs]

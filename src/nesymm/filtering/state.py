@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 
 from nesymm.compiler.expr import Axis
 from nesymm.exact.named import Named, expand
@@ -103,6 +104,16 @@ def stop(tree: Any) -> Any:
     return jax.tree.map(
         lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array | np.ndarray) else x, tree
     )
+
+
+_SAVED = "drawn"
+# What is drawn, and the weights, are kept for the way back; the rest is computed again.
+save_draws = jax.checkpoint_policies.save_only_these_names(_SAVED)
+
+
+def saved(tree: Any) -> Any:
+    """Marks arrays that `save_draws` keeps."""
+    return jax.tree.map(lambda x: checkpoint_name(x, _SAVED), tree)
 
 
 def slope_of(x: Any) -> Any:

@@ -19,7 +19,7 @@ from nesymm.compiler.expr import TRUE, Axis, Expr
 from nesymm.compiler.step import RandomVariable
 from nesymm.compiler.types import Int
 from nesymm.exact.named import Named, apply, expand, reduce, union
-from nesymm.filtering.densities import density, draw_infinite, log_probability_at, masses
+from nesymm.filtering.densities import density, draw_infinite, log_probability_at, mass_at, masses
 from nesymm.filtering.dims import BATCH, Choice, choices
 from nesymm.filtering.elimination import add, draw, eliminate, logsumexp, pick, pick_at, select
 from nesymm.filtering.estimators import average, marginal_scores
@@ -34,6 +34,7 @@ from nesymm.filtering.state import (
     State,
     follow,
     normalise,
+    saved,
     slope_of,
     slot_key,
     stop,
@@ -80,18 +81,19 @@ class ParticleStep:
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
         before = state.log_weights
-        log_weights = wide(apply(jnp, jnp.add, before, gain), settings).array
+        log_weights = saved(wide(apply(jnp, jnp.add, before, gain), settings).array)
         if scored and not surrogate:
             log_weights = jax.lax.stop_gradient(log_weights)
-        total = logsumexp(jnp, log_weights, -1)
+        total = logsumexp(jnp, stop(log_weights) if fixed else log_weights, -1)
         # The paper's recursion weighs neither the particles nor the answers.
         carried = _paper(before.array, log_weights) if settings.paper else log_weights
         answers = {
             q.key: average(q, problem.answer(q), carried, state.scores.array, settings) for q in ask
         }
-        effective = 1.0 / jnp.maximum(jnp.sum(normalise(carried) ** 2, -1), 1e-30)
+        effective = 1.0 / jnp.maximum(jnp.sum(normalise(stop(carried)) ** 2, -1), 1e-30)
         ancestors, after, resampled = self._resample(resample_key, carried, moment)
-        drawn = problem.draw(solve_key, ancestors, settings)
+        draws = problem.draw(solve_key, ancestors, settings)
+        drawn = {d: saved(index) for d, index in draws.items()}
 
         slots_ = {k: follow(v, ancestors) for k, v in slots.items()}
         values_ = {n: follow(v, ancestors) for n, v in values.items()}
@@ -317,7 +319,7 @@ class ParticleStep:
         due = (effective < settings.threshold * n) & alive
         chosen = settings.resample(key, weights)
         own = jnp.arange(n, dtype=chosen.dtype)
-        ancestors = jnp.where(due[:, None], chosen, own)
+        due, ancestors = saved((due, jnp.where(due[:, None], chosen, own)))
         mean = logsumexp(jnp, stopped, -1) - np.log(n)
         followed = jnp.take_along_axis(log_weights, ancestors, axis=-1)
         after = jnp.where(due[:, None], mean[:, None] + slope_of(followed), log_weights)
@@ -365,6 +367,11 @@ class ParticleStep:
         """
         factors = list(beliefs)
         for variable in (*self.plan.fresh, *self.plan.solved):
+            dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+            known = mass_at(low, variable, drawn[dim]) if dim in drawn else None
+            if known is not None:
+                factors.append(known)
+                continue
             for table in self._masses(low, variable):
                 factors.append(select(jnp, table, drawn))
         for variable in self.plan.ahead:

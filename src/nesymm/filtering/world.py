@@ -48,12 +48,14 @@ class Moment:
 class Binding:
     """Networks and parameters, and the networks already evaluated for all arguments.
 
-    Where `fixed`, neither has a slope.
+    `masses` are the log-probabilities that such networks give, by network and number of
+    outcomes. Where `fixed`, nothing has a slope.
     """
 
     parameters: Mapping[str, Any]
     networks: Mapping[str, Callable[..., Any]]
     lifted: Mapping[tuple, Named] = field(default_factory=dict)
+    masses: Mapping[tuple, Named] = field(default_factory=dict)
     fixed: bool = False
 
     def outputs(self, value: Any) -> Any:
@@ -163,12 +165,7 @@ class World:
         net, output = expr.data
         table = self.binding.lifted.get(lift_key(expr))
         if table is not None:
-            indices = [
-                low.index(k, _index_type(a.type)) for k, a in zip(keys, expr.args, strict=True)
-            ]
-            dims = union(i.dims for i in indices)
-            whole = self.binding.outputs(table.array)
-            result = Named(whole[tuple(expand(jnp, i, dims) for i in indices)], dims)
+            result = self._lifted(low, table, expr, keys)
         else:
             called = call_network(self.binding.networks, net, keys)
             result = Named(self.binding.outputs(called.array), called.dims)
@@ -178,6 +175,25 @@ class World:
         behind = array.ndim - len(result.dims)
         flat = array.reshape(*array.shape[: len(result.dims)], -1) if behind else array[..., None]
         return Named(flat[..., output], result.dims)
+
+    def _lifted(
+        self, low: Tables, table: Named, expr: Expr, keys: tuple[Named, ...], *more: Named
+    ) -> Named:
+        """A tabulated network at some arguments (and at `more` positions of its output)."""
+        indices = [low.index(k, _index_type(a.type)) for k, a in zip(keys, expr.args, strict=True)]
+        indices += more
+        dims = union(i.dims for i in indices)
+        whole = self.binding.outputs(table.array)
+        return Named(whole[tuple(expand(jnp, i, dims) for i in indices)], dims)
+
+    def log_masses(self, low: Tables, expr: Any, outcomes: int, *at: Named) -> Named | None:
+        """Log-probabilities from a tabulated network, of all outcomes or of one; else None."""
+        if not isinstance(expr, Expr) or expr.op != "neural" or expr.data[1] is not None:
+            return None
+        table = self.binding.masses.get((lift_key(expr), outcomes))
+        if table is None:
+            return None
+        return self._lifted(low, table, expr, tuple(low.value(a) for a in expr.args), *at)
 
 
 def call_network(networks: Mapping[str, Any], name: str, args: tuple[Named, ...]) -> Named:
