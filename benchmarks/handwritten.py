@@ -90,10 +90,10 @@ def discriminative(
     first = (start[:, 0, None], start[:, 1, None])
     weighed = _log_hit(first, cells // SIDE, cells % SIDE, hits[0, :, None], chance)
     gain = _log_mean(weighed)
-    cell = _pick(
-        jax.random.fold_in(key, 0),
-        jnp.broadcast_to(_stop(weighed).T[:, :, None], (SIDE * SIDE, *lanes)),
-    )
+    below = jnp.cumsum(jax.nn.softmax(_stop(weighed)), axis=-1)
+    noise = jax.random.uniform(jax.random.fold_in(key, 0), lanes) * below[:, -1:]
+    cell = jax.vmap(lambda b, u: jnp.searchsorted(b, u, side="right"))(below, noise)
+    cell = jnp.minimum(cell, SIDE * SIDE - 1).astype(jnp.int32)
     x, y = cell // SIDE, cell % SIDE
     slope = _log_hit(first, x, y, hits[0, :, None], chance)
     log_weights = slope - _stop(slope)

@@ -117,6 +117,47 @@ class Filter:
         value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + slope_of(gains[-1])
         return Slopes(value, outcome.answers, engine.questions, sequences.last)
 
+    def smooth(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+    ) -> dict[str, np.ndarray]:
+        """The probability of every query at every step given all evidence, [batch, step].
+
+        It is the slope of the log-evidence in a bonus for the query at that step: exact for
+        exact inference, and what tracing the ancestors of particles gives otherwise.
+        """
+        sequences = prepare(self.step, data or {}, horizon, length)
+        engine, _ = self.engine(sequences)
+        settings = engine.settings(sequences.batch, "surrogate")
+        arrays = to_arrays(sequences)
+        uniform = bool(np.all(sequences.last == sequences.steps - 1))
+        asked = [q for q in engine.questions if q.at_every_step]
+        lead = (sequences.steps, sequences.batch)
+        tilts = {
+            f"tilt {q.key}": jnp.zeros((*lead, *(a.size for a in q.axes)), engine.real)
+            for q in asked
+        }
+
+        def evidence(tilts: Any, parameters: Any, networks: Any, key: Any) -> Any:
+            tilted = {**arrays, "timed": {**arrays["timed"], **tilts}}
+            outcome, _ = run(
+                engine, settings, sequences, tilted, parameters, networks, key, uniform
+            )
+            return jnp.sum(outcome.log_gain[-1])
+
+        slopes = eqx.filter_jit(jax.grad(evidence))(
+            tilts, parameters, dict(networks), jax.random.key(seed)
+        )
+        answers = {k.removeprefix("tilt "): np.asarray(v) for k, v in slopes.items()}
+        smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
+        return smoothed
+
     # ------------------------------------------------------------ engines
 
     def engine(self, sequences: Sequences) -> tuple[Engine, str]:

@@ -299,7 +299,7 @@ class ExactStep(ParticleStep):
     """One step of the exact forward pass."""
 
     def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
-        super().__init__(plan, settings, engine.phases.kept)
+        super().__init__(plan, settings, engine.phases.kept, engine.questions)
         self.engine = engine
 
     def __call__(  # type: ignore[override]
@@ -338,7 +338,7 @@ class ExactStep(ParticleStep):
             answers,
             self._possible_flags(low, problem),
             ~jnp.isfinite(total),
-            {},
+            {n: v for n, v in values.items()} if settings.record else {},
         )
 
     def _tables(  # type: ignore[override]

@@ -107,7 +107,7 @@ class ParticleFilter:
         """One step. `everything`: also answer the queries that are asked at the end."""
         plan = self.first if at_first else self.later
         ask = tuple(q for q in self.questions if everything or q.at_every_step)
-        return ParticleStep(plan, settings, self.phases.kept)(
+        return ParticleStep(plan, settings, self.phases.kept, self.questions)(
             state, moment, binding, key, ask, final
         )
 
@@ -181,10 +181,11 @@ def run(
     are needed at the last step only.
     """
     steps = sequences.steps
+    past = past_tensors(engine)
     binding = engine.bind(parameters, networks, settings.batch * settings.particles)
 
     def moment(time: Any, slices: Mapping[str, Any]) -> Moment:
-        return _moment(sequences, arrays, slices, time, engine.real)
+        return _moment(sequences, arrays, slices, time, engine.real, past)
 
     def at(time: int) -> dict[str, Any]:
         return jax.tree.map(lambda x: x[time], arrays["timed"])
@@ -223,7 +224,8 @@ def run(
     def body(state: State, xs: Any) -> tuple[State, Outcome]:
         time, slices = xs
         done = later(state, time, slices, not uniform, not uniform)
-        return _widen(done.state, dims), replace(done, state=None)
+        new = _widen(done.state, dims)
+        return new, replace(done, state=new if settings.record else None)
 
     end = steps - 1 if uniform else steps
     times = jnp.arange(1, end)
@@ -231,14 +233,25 @@ def run(
     step_body: Any = body
     if settings.estimator is not None:
         step_body = jax.checkpoint(body, prevent_cse=False, policy=save_draws)
+    first = replace(outcome, state=state if settings.record else None)
+    first = jax.tree.map(lambda x: x[None], first)
     state, outs = jax.lax.scan(step_body, state, (times, middle))
-    first = jax.tree.map(lambda x: x[None], replace(outcome, state=None))
     pieces = [first, outs]
     if uniform:
         done = later(state, jnp.asarray(steps - 1), at(steps - 1), True, True)
         state = done.state
         pieces.append(jax.tree.map(lambda x: x[None], replace(done, state=None)))
     return _join(pieces), state
+
+
+def past_tensors(engine: Any) -> frozenset[tuple[str, str]]:
+    """Inputs that networks read at an earlier step, and which step that is."""
+    return frozenset(
+        node.data
+        for plan in (engine.first, engine.later)
+        for node in leaves(_everything(plan), "input")
+        if isinstance(node.data[1], str) and node.data[1] != "now"
+    )
 
 
 def _join(pieces: list[Outcome]) -> Outcome:
@@ -256,7 +269,10 @@ def _join(pieces: list[Outcome]) -> Outcome:
     history: dict[str, Any] = {}
     for name in {n for p in pieces for n in p.history}:
         history[name] = [p.history.get(name) for p in pieces]
-    return Outcome(state=None, answers=answers, history=history, **out)  # type: ignore[arg-type]
+    states: Any = None
+    if all(p.state is not None for p in pieces):
+        states = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(p.state for p in pieces))
+    return Outcome(state=states, answers=answers, history=history, **out)
 
 
 def _moment(
@@ -265,6 +281,7 @@ def _moment(
     slices: Mapping[str, Any],
     time: Any,
     real: Any,
+    past: frozenset[tuple[str, str]] = frozenset(),
 ) -> Moment:
     inputs: dict[str, tuple[Named, ...]] = {}
     seen: dict[str, tuple[Named, ...]] = {}
@@ -278,9 +295,15 @@ def _moment(
         inputs[name] = named_columns(columns, arrays["static"][name], real)
         if name in sequences.masks:
             masks[name] = Named(arrays["static"][f"{name} mask"], (BATCH,))
-    for name, columns in (arrays.get("past") or {}).items():
-        inputs[name] = columns
-    return Moment(time, Named(arrays["last"], (BATCH,)), inputs, seen, masks)
+    for name, column in past:
+        # Tensors of earlier steps, for networks.
+        lag = 0 if column == "first" else int(column.removeprefix("lag"))
+        at = 0 if column == "first" else jnp.maximum(time - lag, 0)
+        inputs[f"{name}@{column}"] = named_columns(
+            sequences.timed[name], tuple(a[at] for a in arrays["timed"][name]), real
+        )
+    tilts = {k.removeprefix("tilt "): v for k, v in slices.items() if k.startswith("tilt ")}
+    return Moment(time, Named(arrays["last"], (BATCH,)), inputs, seen, masks, tilts)
 
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:

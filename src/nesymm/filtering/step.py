@@ -46,10 +46,17 @@ from nesymm.filtering.world import Binding, Moment, Tables, outcome_codes
 class ParticleStep:
     """A phase with its plan, as a function of state and data."""
 
-    def __init__(self, plan: Plan, settings: Settings, kept: tuple[str, ...]):
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        kept: tuple[str, ...],
+        questions: tuple[Question, ...] = (),
+    ):
         self.plan = plan
         self.settings = settings
         self.kept = kept
+        self.questions = questions
 
     # ------------------------------------------------------------ the step
 
@@ -73,8 +80,9 @@ class ParticleStep:
         surrogate = settings.estimator == "surrogate"
         fixed = surrogate and not final
         known = stop if fixed else (lambda x: x)
-        low = self._tables(known(slots), known(values), moment, replace(binding, fixed=fixed))
-        problem = self._problem(low, known(state.beliefs), moment)
+        given = replace(moment, tilts=known(dict(moment.tilts)))
+        low = self._tables(known(slots), known(values), given, replace(binding, fixed=fixed))
+        problem = self._problem(low, known(state.beliefs), given)
         gain = problem.gain()
         for part in self._drawn_ahead(low):
             gain = apply(jnp, jnp.add, gain, part)
@@ -105,8 +113,7 @@ class ParticleStep:
             score, beliefs = self._score(concrete, drawn, values_, beliefs, moment)
             if scored:
                 # Where the gain has its slope, the rest is that of what was drawn given it.
-                given = final or not surrogate
-                rest = apply(jnp, jnp.subtract, score, follow(gain, ancestors)) if given else score
+                rest = score if fixed else apply(jnp, jnp.subtract, score, follow(gain, ancestors))
                 slope = apply(jnp, lambda a, x: jnp.where(a, slope_of(x), 0.0), alive, rest)
                 if surrogate:
                     after = after + expand(jnp, slope, LANES)
@@ -268,7 +275,18 @@ class ParticleStep:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
                 (guided if variable.guide is not None else tied).append(log_p)
         evidence = [f for _, f in evidence_factors(low, self.plan, moment)]
+        evidence += self._tilts(low, moment)
         return Problem(low, [*prior, *beliefs], tied, [*evidence, *guided], self.plan)
+
+    def _tilts(self, low: Tables, moment: Moment) -> list[Named]:
+        """Bonuses for queries: nothing, whose slope tells how likely the query is."""
+        out = []
+        for question in self.questions:
+            if question.key in moment.tilts:
+                condition = low.value(question.condition(self.plan.step.queries[question.number]))
+                bonus = Named(moment.tilts[question.key], (BATCH, *question.axes))
+                out.append(apply(jnp, lambda c, x: jnp.where(c, x, 0.0), condition, bonus))
+        return out
 
     def _masses(self, low: Tables, variable: RandomVariable) -> list[Named]:
         dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
@@ -387,6 +405,7 @@ class ParticleStep:
                 log_q = density(low, variable, variable.guard, params, value, family, neural)
                 factors.append(Named(-log_q.array, log_q.dims))
         factors += [f for _, f in evidence_factors(low, self.plan, moment)]
+        factors += self._tilts(low, moment)
         factors += low.factors
         eliminated = eliminate(
             jnp,

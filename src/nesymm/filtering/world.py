@@ -35,6 +35,7 @@ class Moment:
 
     `inputs` and `seen` hold per name the columns of the input or observation; `masks` say
     where they are there (None: everywhere). `last` is the last step of each sequence.
+    `tilts` are bonuses for queries: the slope of the log-evidence in one is a probability.
     """
 
     time: Any
@@ -42,6 +43,7 @@ class Moment:
     inputs: Mapping[str, tuple[Named, ...]]
     seen: Mapping[str, tuple[Named, ...]]
     masks: Mapping[str, Named | None]
+    tilts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
