@@ -162,8 +162,9 @@ def draw(
     shape: Callable[[tuple], tuple[int, ...]],
     ancestors: Named | None = None,
     lanes: tuple = (),
+    best: bool = False,
 ) -> dict[Choice, Named]:
-    """A joint draw of all eliminated choices, as positions.
+    """A joint draw of all eliminated choices, as positions; with `best`, the best ones.
 
     With `ancestors`, particle i draws from the tables of particle `ancestors[i]`. `lanes`
     are the dimensions along which draws are independent; `shape` knows their sizes.
@@ -174,6 +175,10 @@ def draw(
         logits = select(jnp, table, drawn, ancestors)
         dims = (*dim.plates, *lanes)
         logits = Named(expand(jnp, logits, (dim, *dims)), (dim, *dims))
+        if best:
+            index = jnp.broadcast_to(jnp.argmax(logits.array, axis=0), shape(dims))
+            drawn[dim] = Named(index.astype(jnp.int32), dims)
+            continue
         noise = jax.random.uniform(
             jax.random.fold_in(key, number), shape(dims), dtype=logits.array.dtype
         )

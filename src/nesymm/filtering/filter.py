@@ -22,6 +22,12 @@ from nesymm.filtering.particles import ParticleFilter, run, to_arrays
 from nesymm.filtering.questions import Question
 from nesymm.filtering.result import Failure, Filtered, FilterError, collect
 from nesymm.filtering.state import slope_of
+from nesymm.filtering.trajectories import (
+    Trajectories,
+    arrange,
+    exact_trajectories,
+    particle_trajectories,
+)
 
 Engine = ExactFilter | ParticleFilter
 
@@ -157,6 +163,42 @@ class Filter:
         answers = {k.removeprefix("tilt "): np.asarray(v) for k, v in slopes.items()}
         smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
         return smoothed
+
+    def trajectories(
+        self,
+        data: Mapping[str, Any] | None = None,
+        count: int = 1,
+        *,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+        best: bool = False,
+    ) -> Trajectories:
+        """Trajectories from the posterior given all evidence; with `best` the most probable."""
+        sequences = prepare(self.step, data or {}, horizon, length)
+        engine, _ = self.engine(sequences)
+        if best:
+            if not isinstance(engine, ExactFilter):
+                raise NesymmError("the most probable trajectory needs exact inference")
+            engine = ExactFilter(
+                self.step,
+                engine.method,
+                sequences.complete,
+                engine.real,
+                sequences.steps,
+                best=True,
+            )
+        draw = exact_trajectories if isinstance(engine, ExactFilter) else particle_trajectories
+
+        def whole(arrays: Any, parameters: Any, networks: Any, key: Any) -> Any:
+            return draw(engine, sequences, arrays, parameters, networks, key, count)  # type: ignore
+
+        pieces = eqx.filter_jit(whole)(
+            to_arrays(sequences), parameters, dict(networks), jax.random.key(seed)
+        )
+        return arrange(engine.phases.later, pieces, sequences, count, engine.phases.first)
 
     # ------------------------------------------------------------ engines
 

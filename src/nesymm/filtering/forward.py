@@ -14,10 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from nesymm.compiler.algebra import is_const
-from nesymm.compiler.expr import TRUE, Expr, postorder
+from nesymm.compiler.expr import Expr, postorder
 from nesymm.compiler.step import Slot, StepProgram
-from nesymm.compiler.types import BOOL, Enum, Int, is_finite
+from nesymm.compiler.types import BOOL, Enum, Int
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.bounds import Field, field_domain, field_types
@@ -27,13 +26,14 @@ from nesymm.filtering.elimination import (
     TooLarge,
     add,
     components,
+    draw,
     eliminate,
     logsumexp,
 )
 from nesymm.filtering.estimators import average
 from nesymm.filtering.evidence import Told
 from nesymm.filtering.methods import ExactForward
-from nesymm.filtering.particles import ParticleFilter, _bind, settle
+from nesymm.filtering.particles import _bind, settle
 from nesymm.filtering.phases import phases, unroll, use_observed
 from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
 from nesymm.filtering.questions import Question, questions
@@ -48,13 +48,16 @@ from nesymm.filtering.state import (
     wide,
 )
 from nesymm.filtering.step import ParticleStep
-from nesymm.filtering.world import Binding, Moment, Tables
+from nesymm.filtering.world import Binding, Moment, Tables, log_truth
 
 Partition = tuple[frozenset[Choice], ...]
 
 
 class ExactFilter:
-    """The exact forward pass over a batch of sequences."""
+    """The exact forward pass over a batch of sequences.
+
+    With `best` it follows, in place of the sum over all pasts, the most probable one.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,9 @@ class ExactFilter:
         real: Any,
         steps: int,
         limit: int = MAX_CELLS,
+        best: bool = False,
     ):
+        self.best = best
         self.method = method
         self.real = real
         self.limit = limit
@@ -154,6 +159,10 @@ class ExactFilter:
             fresh=tuple(variables[v.name] for v in plan.fresh),
             split=frozenset(n for n in plan.enumerated if plan.variables[n].axes),
         )
+
+    @property
+    def sum(self) -> Any:
+        return maximum if self.best else logsumexp
 
     # ------------------------------------------------------------ the interface of a filter
 
@@ -261,8 +270,17 @@ def _regroup(beliefs: Sequence[Named], partition: Partition) -> list[Named]:
     return out
 
 
-def scatter(table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice]) -> Named:
-    """Sum a log-table over the choices in `gone`, each cell into its place in the targets."""
+def maximum(jnp: Any, array: Any, axis: Any) -> Any:
+    return jnp.max(array, axis=axis)
+
+
+def scatter(
+    table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice], best: bool = False
+) -> Named:
+    """Sum a log-table over the choices in `gone`, each cell into its place in the targets.
+
+    With `best`, the largest cell counts in place of the sum.
+    """
     kept = tuple(d for d in table.dims if d not in gone)
     sizes = tuple(d.size for d in gone)
     news = tuple(new for new, _ in targets)
@@ -282,6 +300,13 @@ def scatter(table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice
     top = jax.lax.stop_gradient(jnp.max(flat, axis=0, keepdims=True))
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     mass = jnp.exp(flat - top)
+    if best:
+        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
+        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
+        at = (place, *(o[None] for o in others))
+        empty = jnp.full((total_size, *flat.shape[1:]), -jnp.inf, flat.dtype)
+        log = empty.at[at].max(flat)
+        return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
     if set(index.dims) <= set(gone):
         place = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
         total = jax.ops.segment_sum(mass, place, num_segments=total_size)
@@ -376,7 +401,7 @@ class ExactStep(ParticleStep):
         # What only the next state mentions was named while it was computed.
         factors = [*problem.prior, *problem.tied, *problem.evidence]
         factors += definitions(low.factors, [*factors, *(i for _, i in targets)])
-        done = eliminate(jnp, factors, keep=frozenset(keep), limit=self.engine.limit)
+        done = eliminate(jnp, factors, frozenset(keep), self.engine.sum, self.engine.limit)
         live = done.rest
         total = done.total
         groups = self._together(targets)
@@ -392,7 +417,7 @@ class ExactStep(ParticleStep):
                 raise TooLarge(choices(dims))
             table = Named(expand(jnp, table, dims), dims)
             if gone:
-                live.append(scatter(table, group, gone))
+                live.append(scatter(table, group, gone, self.engine.best))
             else:
                 live += [_point(low, index, new) for new, index in group]
         final = [Named(f.array, tuple(_as_slot(d) for d in f.dims)) for f in live]
@@ -409,10 +434,40 @@ class ExactStep(ParticleStep):
         out = []
         for table in beliefs:
             dims = choices(table.dims)
-            norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), table, dims)
+            norm = reduce(jnp, lambda a, axis: self.engine.sum(jnp, a, axis), table, dims)
             total = apply(jnp, jnp.add, total, norm)
             out.append(apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), table, norm))
         return total, sorted(out, key=lambda b: sorted(map(repr, choices(b.dims))))
+
+    # ------------------------------------------------------------ next to previous
+
+    def backward(
+        self,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        after: dict[Choice, Named],
+        key: Any,
+        lanes: Settings,
+    ) -> dict[Choice, Named]:
+        """The choices of this step and of the state before it, given the state after it.
+
+        They are drawn from their exact posterior or, in a filter for the best, are the best.
+        """
+        slots = {slot_key(k): v for k, v in state.slots.items()}
+        low = self._tables(slots, {}, moment, binding)
+        problem = self._problem(low, state.beliefs, moment)
+        factors = [*problem.prior, *problem.evidence]
+        for slot in self.plan.step.slots:
+            for new, index in self._targets(low, slot):
+                goal = after[_as_slot(new)]
+                factors.append(log_truth(apply(jnp, jnp.equal, index, goal), low.real))
+        for dim in {d for f in factors for d in choices(f.dims) if d in after}:
+            if dim.name in self.plan.beliefs:
+                here = Named(jnp.arange(dim.size), (dim,))
+                factors.append(log_truth(apply(jnp, jnp.equal, here, after[dim]), low.real))
+        factors += definitions(low.factors, factors)
+        return draw_all(factors, key, lanes, self.engine)
 
     def _together(self, targets: list[tuple[Choice, Named]]) -> list[list[tuple[Choice, Named]]]:
         """Fields of the next state that depend on the same choices, side by side: their mass
@@ -490,6 +545,19 @@ class ExactStep(ParticleStep):
         return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
 
 
+def draw_all(
+    factors: list[Named], key: Any, lanes: Settings, engine: ExactFilter
+) -> dict[Choice, Named]:
+    """All choices that factors mention, jointly: drawn, or the best."""
+    out: dict[Choice, Named] = {}
+    for number, group in enumerate(components(factors)):
+        inside = [factors[i] for i in group]
+        eliminated = eliminate(jnp, inside, sum_=engine.sum, limit=engine.limit)
+        here = jax.random.fold_in(key, number)
+        out |= draw(jax, here, eliminated, lanes.shape, None, LANES, engine.best)
+    return out
+
+
 def _as_slot(dim: Any) -> Any:
     return replace(dim, kind="slot") if isinstance(dim, Choice) and dim.kind == "next" else dim
 
@@ -500,4 +568,4 @@ def _point(low: Tables, index: Named, new: Choice) -> Named:
     return Named(jnp.where(here.array, 0.0, -jnp.inf).astype(low.real), here.dims)
 
 
-__all__ = ["TRUE", "ExactFilter", "ParticleFilter", "is_const", "is_finite"]
+__all__ = ["ExactFilter", "ExactStep", "draw_all"]
