@@ -174,7 +174,5 @@ def volatility(mean: Any, keep: Any, spread: Any, ys: Any, particles: int, key: 
         x = mean + keep * (before - mean) + spread * noise
         return (x, log_weights + seen(x, y)), gain[0]
 
-    (_, log_weights), gains = jax.lax.scan(
-        body, (x, log_weights), (ys[1:], jnp.arange(1, steps))
-    )
+    (_, log_weights), gains = jax.lax.scan(body, (x, log_weights), (ys[1:], jnp.arange(1, steps)))
     return gains.sum() + _log_mean(log_weights)[0]

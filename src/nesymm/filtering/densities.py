@@ -91,18 +91,22 @@ def family_params(
     low: Tables,
     variable: RandomVariable,
     params: tuple[Param, ...],
-    holds: Named | None,
+    guarded: bool,
     family: str,
     neural: bool,
 ) -> tuple[tuple[Named, ...], str]:
-    """The parameters of an infinite family; outputs of networks are mapped to constraints."""
+    """The parameters of an infinite family; outputs of networks are mapped to constraints.
+
+    A guarded variable is drawn whether or not its guard holds (nobody reads it where it does
+    not), so its parameters are kept valid.
+    """
     about = FAMILIES[family]
     if not neural:
         values = []
         for limit, param in zip(about.constraints, params, strict=True):
             value = _param(low, param)
-            if holds is not None:
-                value = _where(holds, value, _HARMLESS[limit])
+            if guarded:
+                value = Named(_valid(value.array, limit), value.dims)
             values.append(value)
         return tuple(values), family
     whole = low.value(params[0])  # type: ignore[arg-type]
@@ -128,11 +132,13 @@ def _param(low: Tables, param: Param) -> Named:
     return Named(jnp.stack(wide, axis=len(dims) if depth else -1), dims)
 
 
-def _where(holds: Named, value: Named, other: float) -> Named:
-    dims = union([holds.dims, value.dims])
-    h, v = expand(jnp, holds, dims), expand(jnp, value, dims)
-    h = h.reshape(*h.shape, *(1,) * (v.ndim - h.ndim))
-    return Named(jnp.where(h, v, other), dims)
+def _valid(value: Any, limit: str) -> Any:
+    ok = jnp.isfinite(value)
+    if limit == "positive":
+        ok = ok & (value > 0)
+    elif limit == "unit":
+        ok = ok & (value >= 0) & (value <= 1)
+    return jnp.where(ok, value, _HARMLESS[limit])
 
 
 def density(
@@ -143,14 +149,15 @@ def density(
     value: Named,
     family: str | None = None,
     neural: bool | None = None,
+    anyway: bool = False,
 ) -> Named:
-    """The log-density of an infinite variable at a value; 0 where it is not drawn."""
-    holds = None if guard is TRUE else low.value(guard)
+    """The log-density of an infinite variable at a value; 0 where it is not drawn, unless
+    it counts `anyway`."""
     arrays, family = family_params(
         low,
         variable,
         params,
-        holds,
+        guard is not TRUE,
         family or variable.family,
         variable.neural if neural is None else neural,
     )
@@ -164,9 +171,9 @@ def density(
         result = log_density(jnp, family, tuple(bare[:-1]), bare[-1])
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
     named = Named(result.astype(low.real), dims)
-    if holds is None:
+    if guard is TRUE or anyway:
         return named
-    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), holds, named)
+    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
 
 
 def _behind(array: Any, named: int) -> tuple[Any, int]:
@@ -189,12 +196,12 @@ def draw_infinite(
     """A draw per element of `dims`, from the variable's guide where it has one."""
     import numpyro.distributions as dist
 
-    holds = None if variable.guard is TRUE else low.value(variable.guard)
     if variable.guide is not None:
         family, params, neural = variable.guide
     else:
         family, params, neural = variable.family, variable.params, variable.neural
-    arrays, _ = family_params(low, variable, params, holds, family, neural)
+    guarded = variable.guard is not TRUE
+    arrays, _ = family_params(low, variable, params, guarded, family, neural)
     lined = [expand(jnp, v, dims) for v in arrays]
     behind = [a.shape[len(dims) :] for a in lined]
     if family == "multivariate_normal":
@@ -219,10 +226,12 @@ def draw_infinite(
     return Named(sample, dims)
 
 
-def log_probability_at(low: Tables, variable: RandomVariable, value: Named) -> Named:
-    """The log-probability of the value of a variable."""
+def log_probability_at(
+    low: Tables, variable: RandomVariable, value: Named, anyway: bool = False
+) -> Named:
+    """The log-probability of the value of a variable; see `density` for `anyway`."""
     if not variable.finite:
-        return density(low, variable, variable.guard, variable.params, value)
+        return density(low, variable, variable.guard, variable.params, value, anyway=anyway)
     dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
     table = masses(low, variable, dim, variable.guard, variable.params)
     codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))

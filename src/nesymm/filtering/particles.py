@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from nesymm.compiler.expr import leaves
+from nesymm.compiler.expr import Expr, leaves
 from nesymm.compiler.step import StepProgram
 from nesymm.compiler.types import Int, is_finite, size
 from nesymm.exact.families import log_masses
@@ -147,12 +147,13 @@ def _bind(
     normalised: dict[tuple, Named] = {}
     for variable in (v for plan in plans_ for v in plan.variables.values()):
         if variable.family == "categorical" and variable.neural:
-            node = variable.params[0]
-            table = lifted.get(lift_key(node)) if node.op == "neural" else None  # type: ignore
-            if table is not None:
-                outcomes = variable.outcomes
-                array = log_masses(jnp, "categorical", (table.array,), outcomes, True)
-                normalised[lift_key(node), len(outcomes)] = Named(array, table.dims)  # type: ignore
+            called = variable.params[0]
+            assert isinstance(called, Expr)
+            if called.op != "neural" or lift_key(called) not in lifted:
+                continue
+            table, outcomes = lifted[lift_key(called)], variable.outcomes
+            array = log_masses(jnp, "categorical", (table.array,), outcomes, True)
+            normalised[lift_key(called), len(outcomes)] = Named(array, table.dims)
     return Binding(parameters, networks, lifted, normalised)
 
 

@@ -71,7 +71,12 @@ def make_plan(
         queries=tuple(_unroll_query(q, split) for q in step.queries),
     )
     variables = {n: _unroll_variable(v, split) for n, v in variables.items()}
-    tied = frozenset(v.name for v in ahead if names & reads(v.expressions()))
+    # An infinite variable is drawn whether or not its guard holds: only parameters tie it.
+    tied = frozenset(
+        v.name
+        for v in ahead
+        if names & reads(v.expressions() if v.finite else parameters_of(v))
+    )
     scored = frozenset(
         v.name
         for v in ahead
@@ -90,6 +95,10 @@ def make_plan(
         always,
         tuple(variables[v.name] for v in step.variables if v.name in beliefs),
     )
+
+
+def parameters_of(variable: RandomVariable) -> list[Expr]:
+    return [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def reads(exprs: Iterable[Expr]) -> set[str]:

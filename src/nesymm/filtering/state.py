@@ -107,13 +107,13 @@ def stop(tree: Any) -> Any:
 
 
 _SAVED = "drawn"
-# What is drawn, and the weights, are kept for the way back; the rest is computed again.
+# What is drawn and its weight are kept for the way back; the rest is computed again.
 save_draws = jax.checkpoint_policies.save_only_these_names(_SAVED)
 
 
 def saved(tree: Any) -> Any:
     """Marks arrays that `save_draws` keeps."""
-    return jax.tree.map(lambda x: checkpoint_name(x, _SAVED), tree)
+    return jax.tree.map(lambda x: checkpoint_name(x, _SAVED), tree)  # type: ignore[no-untyped-call]
 
 
 def slope_of(x: Any) -> Any:

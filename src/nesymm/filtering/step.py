@@ -40,7 +40,7 @@ from nesymm.filtering.state import (
     stop,
     wide,
 )
-from nesymm.filtering.world import Binding, Moment, Tables, outcome_codes
+from nesymm.filtering.world import Binding, Moment, Tables, coded
 
 
 class ParticleStep:
@@ -103,7 +103,7 @@ class ParticleStep:
         draws = problem.draw(solve_key, ancestors, settings)
         drawn = {d: saved(index) for d, index in draws.items()}
 
-        slots_ = {k: follow(v, ancestors) for k, v in slots.items()}
+        slots_ = {k: saved(follow(v, ancestors)) for k, v in slots.items()}
         values_ = {n: follow(v, ancestors) for n, v in values.items()}
         values_.update(self._assemble(drawn))
         beliefs = [follow(b, ancestors) for b in state.beliefs]
@@ -112,6 +112,7 @@ class ParticleStep:
         if scored or plan.beliefs:
             score, beliefs = self._score(concrete, drawn, values_, beliefs, moment)
             if scored:
+                score = saved(score)
                 # Where the gain has its slope, the rest is that of what was drawn given it.
                 rest = score if fixed else apply(jnp, jnp.subtract, score, follow(gain, ancestors))
                 slope = apply(jnp, lambda a, x: jnp.where(a, slope_of(x), 0.0), alive, rest)
@@ -230,7 +231,7 @@ class ParticleStep:
         logits = expand(jnp, table, (dim, *dims))
         noise = jax.random.uniform(key, self.settings.shape(dims), dtype=self.settings.real)
         index = pick(jnp, logits, noise)
-        return Named(jnp.asarray(outcome_codes(variable))[index], dims)
+        return Named(coded(variable, index), dims)
 
     def _draw_beliefs(self, beliefs: list[Named], key: Any) -> dict[str, Named]:
         eliminated = eliminate(jnp, beliefs)
@@ -269,7 +270,8 @@ class ParticleStep:
         guided = []
         for variable in self.plan.ahead:
             if variable.name in self.plan.tied:
-                log_p = log_probability_at(low, variable, low.world.values[variable.name])
+                value = low.world.values[variable.name]
+                log_p = log_probability_at(low, variable, value, anyway=True)
                 free = self._free(variable, moment)
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
@@ -352,10 +354,9 @@ class ParticleStep:
                 by_name.setdefault(dim.name, {})[dim.key] = index
         for name, elements in by_name.items():
             variable = self.plan.variables[name]
-            codes = jnp.asarray(outcome_codes(variable))
             if name not in self.plan.split or not variable.axes:
                 (index,) = elements.values()
-                out[name] = Named(codes[index.array], index.dims)
+                out[name] = Named(coded(variable, index.array), index.dims)
                 continue
             lanes = union(i.dims for i in elements.values())
             shape = self.settings.shape(lanes)
@@ -367,7 +368,8 @@ class ParticleStep:
             )
             sizes = tuple(a.size for a in variable.axes)
             out[name] = Named(
-                codes[stacked.reshape(*sizes, *stacked.shape[1:])], (*variable.axes, *lanes)
+                coded(variable, stacked.reshape(*sizes, *stacked.shape[1:])),
+                (*variable.axes, *lanes),
             )
         return out
 

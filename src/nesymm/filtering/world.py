@@ -230,6 +230,17 @@ def outcome_codes(variable: RandomVariable) -> np.ndarray:
     return np.asarray([_code(variable.type, v) for v in variable.outcomes])
 
 
+def coded(variable: RandomVariable, index: Any) -> Any:
+    """The values of a finite variable at some positions. Consecutive ones need no gather."""
+    codes = outcome_codes(variable)
+    array = jnp.asarray(codes)
+    if codes.dtype == bool and codes.tolist() == [False, True]:
+        return index == 1
+    if codes.dtype.kind == "i" and (np.diff(codes) == 1).all():
+        return index.astype(array.dtype) + array[0]
+    return array[index]
+
+
 def _code(type_: Type, value: Any) -> Any:
     return type_.values.index(value) if isinstance(type_, Enum) else value
 
