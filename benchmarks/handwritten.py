@@ -22,8 +22,23 @@ def _stop(x: Any) -> Any:
     return jax.lax.stop_gradient(x)
 
 
+def _slope(x: Any) -> Any:
+    """Nothing, with the slope of x. A particle that is dead has none."""
+    finite = jnp.where(jnp.isfinite(x), x, 0.0)
+    return finite - _stop(finite)
+
+
+def _log_sum(x: Any, axis: int) -> Any:
+    """log Σ exp, -inf without a slope where all is -inf."""
+    top = _stop(jnp.max(x, axis=axis, keepdims=True))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    total = jnp.sum(jnp.exp(x - top), axis=axis)
+    log = jnp.log(jnp.where(total > 0, total, 1.0)) + jnp.squeeze(top, axis)
+    return jnp.where(total > 0, log, -jnp.inf)
+
+
 def _log_mean(x: Any) -> Any:
-    return jax.nn.logsumexp(x, axis=-1) - np.log(x.shape[-1])
+    return _log_sum(x, -1) - np.log(x.shape[-1])
 
 
 def systematic(key: Any, weights: Any) -> Any:
@@ -45,14 +60,15 @@ def resample(key: Any, log_weights: Any, below: float = 0.5) -> tuple[Any, Any]:
     effective = jnp.sum(weights, -1) ** 2 / jnp.sum(weights**2, -1)
     due = (effective < below * n)[:, None]
     ancestors = jnp.where(due, systematic(key, weights), jnp.arange(n, dtype=jnp.int32))
-    kept = jnp.take_along_axis(log_weights, ancestors, axis=-1)
-    after = jnp.where(due, _log_mean(fixed)[:, None] + kept - _stop(kept), log_weights)
+    kept = jnp.take_along_axis(_slope(log_weights), ancestors, axis=-1)
+    after = jnp.where(due, _log_mean(fixed)[:, None] + kept, log_weights)
     return ancestors, after
 
 
 def _pick(key: Any, log_p: Any) -> Any:
     """A draw along the first dimension."""
-    below = jnp.cumsum(jnp.exp(log_p - jnp.max(log_p, axis=0)), axis=0)
+    top = jnp.max(log_p, axis=0)
+    below = jnp.cumsum(jnp.exp(log_p - jnp.where(jnp.isfinite(top), top, 0.0)), axis=0)
     noise = jax.random.uniform(key, log_p.shape[1:]) * below[-1]
     return jnp.minimum(jnp.sum(below <= noise, axis=0, dtype=jnp.int32), log_p.shape[0] - 1)
 
@@ -96,7 +112,7 @@ def discriminative(
     cell = jnp.minimum(cell, SIDE * SIDE - 1).astype(jnp.int32)
     x, y = cell // SIDE, cell % SIDE
     slope = _log_hit(first, x, y, hits[0, :, None], chance)
-    log_weights = slope - _stop(slope)
+    log_weights = _slope(slope)
 
     def weigh(x: Any, y: Any, agent: Any, action: Any, hit: Any, table: Any, chance: Any) -> Any:
         """log p(move, hit | x) of all moves, [moves, batch, particles]."""
@@ -112,7 +128,7 @@ def discriminative(
         action, hit, key = given
         ahead, pick_key, damage_key = jax.random.split(key, 3)
         row, agent, wide, joint = weigh(x, y, agent, action, hit, _stop(table), _stop(chance))
-        log_weights = log_weights + jax.nn.logsumexp(joint, axis=0)
+        log_weights = log_weights + _log_sum(joint, 0)
         gain = _log_mean(_stop(log_weights))
         ancestors, log_weights = resample(ahead, log_weights)
         move = _pick(pick_key, jnp.take_along_axis(joint, ancestors[None], axis=-1))
@@ -126,8 +142,7 @@ def discriminative(
         y = _move(follow(y), jnp.asarray(DY)[move])
         # log p(move, hit | x): its slope is that of the evidence and of the draw given it.
         score = table[follow(row), move] + _log_hit(wide, x, y, hit[:, None], chance)
-        log_weights = log_weights + score - _stop(score)
-        log_weights = log_weights - gain[:, None]
+        log_weights = log_weights + _slope(score) - gain[:, None]
         return (x, y, agent, health, log_weights), gain
 
     keys = jax.random.split(jax.random.fold_in(key, 1), steps - 1)
@@ -138,7 +153,7 @@ def discriminative(
 
     # The end: no draw is needed, and the evidence has its exact slope.
     *_, joint = weigh(x, y, agent, actions[steps - 2], hits[steps - 1], table, chance)
-    log_weights = log_weights + jax.nn.logsumexp(joint, axis=0)
+    log_weights = log_weights + _log_sum(joint, 0)
     last = _log_mean(log_weights)
     weights = jax.nn.softmax(log_weights, axis=-1)
     chances = (health[None] - jnp.arange(1, 5)[:, None, None] <= 0).mean(0)

@@ -10,10 +10,14 @@ from nesymm.compiler.step import Parameter, StepProgram
 from nesymm.errors import NesymmError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nesymm.exact.posterior import Posterior, Solver
     from nesymm.filtering.filter import Filter, Slopes
     from nesymm.filtering.methods import Method
     from nesymm.filtering.result import Filtered
+    from nesymm.filtering.stream import Stream
+    from nesymm.filtering.trajectories import Trajectories
     from nesymm.language.program import CheckedProgram
     from nesymm.language.terms import Program
 
@@ -176,10 +180,70 @@ class Model:
             estimator,
         )
 
+    def smooth(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        method: Method | str = "auto",
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+    ) -> dict[str, np.ndarray]:
+        """The probability of every query asked at every step, given all evidence."""
+        return self._filter(method).smooth(
+            data,
+            parameters=self.parameters,
+            networks=self.networks,
+            horizon=horizon,
+            length=length,
+            seed=seed,
+        )
+
+    def trajectories(
+        self,
+        data: Mapping[str, Any] | None = None,
+        count: int = 1,
+        *,
+        method: Method | str = "auto",
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+        best: bool = False,
+    ) -> Trajectories:
+        """Trajectories from the posterior given all evidence; with `best` the most probable."""
+        return self._filter(method).trajectories(
+            data,
+            count,
+            parameters=self.parameters,
+            networks=self.networks,
+            horizon=horizon,
+            length=length,
+            seed=seed,
+            best=best,
+        )
+
+    def stream(
+        self,
+        *,
+        method: Method | str = "rao-blackwellised",
+        inputs: Mapping[str, Any] | None = None,
+        batch: int = 1,
+        seed: int = 0,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> Stream:
+        """A filter that is fed one step at a time; `inputs` are those of whole sequences,
+        `shapes` those of tensors that come at each step."""
+        from nesymm.filtering.stream import Stream
+
+        filter_ = self._filter(method)
+        return Stream(filter_, self.parameters, self.networks, inputs, batch, seed, shapes)
+
     def _filter(self, method: Method | str) -> Filter:
         from nesymm.filtering.filter import Filter
         from nesymm.filtering.methods import parse_method
 
+        if not self.step.temporal:
+            raise NesymmError("this program has no time; use `infer`")
         chosen = parse_method(method) if isinstance(method, str) else method
         if chosen not in self._filters:
             self._filters[chosen] = Filter(self.step, chosen)

@@ -152,7 +152,10 @@ def _batch(arrays: Mapping[str, tuple[np.ndarray, Any]], length: Any) -> int:
     if len(set(sizes.values())) > 1:
         shown = ", ".join(f"{n} {s}" for n, s in sizes.items())
         raise DataError(f"the batch axes differ: {shown}")
-    return next(iter(sizes.values()), 1)
+    batch = next(iter(sizes.values()), 1)
+    if batch == 0:
+        raise DataError("there is no sequence in the data")
+    return batch
 
 
 def _steps(
@@ -191,7 +194,10 @@ def _steps(
 def _last(length: Any, batch: int, steps: int) -> np.ndarray:
     if length is None:
         return np.full(batch, steps - 1)
-    lengths = np.broadcast_to(np.asarray(length), (batch,))
+    lengths = np.asarray(length)
+    if lengths.shape not in ((), (batch,)):
+        raise DataError(f"length: expected shape ({batch},), received {lengths.shape}")
+    lengths = np.broadcast_to(lengths, (batch,))
     if not np.issubdtype(lengths.dtype, np.integer):
         raise DataError(f"length: expected whole numbers, received {lengths.dtype}")
     bad = np.flatnonzero((lengths < 1) | (lengths > steps))
@@ -267,6 +273,10 @@ def _code(
     if want.timed:
         past = np.arange(column.shape[1])[None, :] > last[:, None]
         ignore = ignore | past.reshape(*past.shape, *(1,) * (column.ndim - 2))
+    if not isinstance(type_, Enum) and column.dtype.kind not in "biufO":
+        raise DataError(
+            f"{want.kind} {want.name}: expected {type_}, received {column.dtype} values"
+        )
     match type_:
         case Tensor():
             return np.where(ignore, 0, column) if missing is not None else column

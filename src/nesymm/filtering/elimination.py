@@ -63,8 +63,9 @@ def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
 
 
 def _safe_log(jnp: Any, x: Any) -> Any:
-    positive = x > 0
-    return jnp.where(positive, jnp.log(jnp.where(positive, x, 1.0)), -jnp.inf)
+    """log x, -inf at 0; what is not a number stays so."""
+    log = jnp.log(jnp.where(x > 0, x, 1.0))
+    return jnp.where(x > 0, log, jnp.where(x == 0, -jnp.inf, jnp.nan))
 
 
 Sum = Callable[[Any, Any, Any], Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -80,17 +80,34 @@ class Filter:
         outcome = compiled(to_arrays(sequences), parameters, dict(networks), jax.random.key(seed))
         outcome = jax.tree.map(np.asarray, outcome)
         failures = _failures(sequences, outcome, engine)
+        if failures and errors != "bare":
+            failures = (
+                self._blamed(failures[0], data or {}, sequences, parameters, networks, seed),
+                *failures[1:],
+            )
         filtered, final = collect(
             engine.questions, outcome.answers, sequences.last, sequences.steps
         )
-        alive = np.arange(sequences.steps)[None, :] <= sequences.last[:, None]
+        times = np.arange(sequences.steps)[None, :]
+        alive = times <= sequences.last[:, None]
         gains = np.where(alive, outcome.log_gain.T.astype(np.float64), np.nan)
+        evidence = np.nansum(gains, axis=1)
+        effective = np.where(alive, outcome.effective.T, np.nan)
+        for failure in failures:
+            # Nothing that a sequence says after it failed is worth anything.
+            b, t = failure.sequence, failure.step
+            evidence[b] = -np.inf if gains[b, t] == -np.inf else np.nan
+            effective[b, t:] = np.nan
+            for row in filtered.values():
+                row[b, t:] = np.nan
+            for column in final.values():
+                column[b] = np.nan
         result = Filtered(
             describe(engine),
             reason,
-            np.nansum(gains, axis=1),
+            evidence,
             gains,
-            np.where(alive, outcome.effective.T, np.nan),
+            effective,
             outcome.resampled.T & alive,
             filtered,
             final,
@@ -200,6 +217,55 @@ class Filter:
         )
         return arrange(engine.phases.later, pieces, sequences, count, engine.phases.first)
 
+    def _blamed(
+        self,
+        failure: Failure,
+        data: Mapping[str, Any],
+        sequences: Sequences,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        seed: int,
+    ) -> Failure:
+        """The same failure, with the network or the observation that it is due to."""
+
+        def still_fails(step: StepProgram, networks: Mapping[str, Any]) -> bool:
+            names = {o.name for o in step.observations} | {i.name for i in step.inputs}
+            b = failure.sequence
+            one = {n: np.asanyarray(v)[b : b + 1] for n, v in data.items() if n in names}
+            result = Filter(step, self.method)(
+                one,
+                parameters=parameters,
+                networks=networks,
+                horizon=None if any(sequences.timed) else sequences.steps - 1,
+                length=np.asarray([sequences.last[b] + 1]),
+                seed=seed,
+                errors="bare",
+            )
+            return any(f.step <= failure.step for f in result.failures)
+
+        if "NaN" in failure.message:
+            for name, value in parameters.items():
+                if not np.all(np.isfinite(np.asarray(value))):
+                    return replace(failure, message=f"the parameter {name} is not a number")
+            for name, network in networks.items():
+                calm = {**networks, name: lambda *a, f=network: jnp.nan_to_num(f(*a))}
+                if not still_fails(self.step, calm):
+                    return replace(failure, message=f"the network {name} gave NaN")
+            return failure
+        if "evidence" not in failure.message or len(self.step.observations) < 2:
+            name = self.step.observations[0].name if self.step.observations else ""
+            return (
+                replace(failure, message=f"{failure.message} (observed: {name})")
+                if (name and "evidence" in failure.message)
+                else failure
+            )
+        for observation in self.step.observations:
+            rest = tuple(o for o in self.step.observations if o is not observation)
+            if not still_fails(replace(self.step, observations=rest), networks):
+                name = observation.name + (str(observation.when) if observation.when else "")
+                return replace(failure, message=f"{failure.message} (without {name} it is not)")
+        return failure
+
     # ------------------------------------------------------------ engines
 
     def engine(self, sequences: Sequences) -> tuple[Engine, str]:
@@ -245,8 +311,6 @@ class Filter:
         short = min(sequences.steps, 3)
         arrays = to_arrays(sequences)
         cut = {**arrays, "timed": jax.tree.map(lambda x: x[:short], arrays["timed"])}
-        from dataclasses import replace
-
         few = replace(sequences, steps=short)
         nets = _Anything(self.step)
         params = {p.name: np.zeros([a.size for a in p.axes]) for p in self.step.parameters}
@@ -286,7 +350,10 @@ def describe(engine: Engine) -> str:
         extra = f", {engine.draws} draws of static variables" if engine.draws > 1 else ""
         return "exact forward" + extra
     method = engine.method
-    name = "Rao-Blackwellised" if isinstance(method, RaoBlackwellised) else "bootstrap"
+    name = "bootstrap"
+    if isinstance(method, RaoBlackwellised):
+        paper = method.recursion == "paper"
+        name = "Rao-Blackwellised (the paper's recursion)" if paper else "Rao-Blackwellised"
     return f"{name}, {method.particles:,} particles"
 
 
@@ -295,9 +362,10 @@ def _failures(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Failu
     exact = isinstance(engine, ExactFilter) and engine.draws == 1
     for b in range(sequences.batch):
         for t in range(int(sequences.last[b]) + 1):
-            if outcome.flags[t, b].any():
-                messages = "; ".join(f.message for f in engine.phases.later.flags) or "a rule broke"
-                out.append(Failure(b, t, messages))
+            raised = outcome.flags[t, b]
+            if raised.any():
+                flags = engine.phases.later.flags
+                out.append(Failure(b, t, flags[int(np.argmax(raised))].message))
             elif np.isnan(outcome.log_gain[t, b]):
                 out.append(Failure(b, t, "a network or parameter gave NaN"))
             elif outcome.dead[t, b]:

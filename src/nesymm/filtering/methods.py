@@ -81,7 +81,7 @@ def parse_method(name: str, particles: int | None = None) -> Method:
         case "auto":
             return Auto(particles=n)
         case "exact":
-            return ExactForward()
+            return ExactForward(draws=particles or 100)
         case "rb" | "rao-blackwellised":
             return RaoBlackwellised(particles=n)
         case "paper":

@@ -203,7 +203,9 @@ def run(
         final=only or not uniform,
     )
     if only:
-        return jax.tree.map(lambda x: x[None], outcome), outcome.state
+        state = outcome.state
+        done = replace(outcome, state=state if settings.record else None)
+        return _join([jax.tree.map(lambda x: x[None], done)]), state
 
     def later(state: State, time: Any, slices: Any, everything: bool, final: bool) -> Outcome:
         return engine.step(
@@ -259,11 +261,7 @@ def _join(pieces: list[Outcome]) -> Outcome:
     """Outcomes of several stretches of time as one; answers given at the end only stay short."""
     out: dict[str, Any] = {}
     for name in ("log_gain", "effective", "resampled", "flags", "dead"):
-        arrays = [getattr(p, name) for p in pieces]
-        if name == "flags":
-            # Phases differ in what can go wrong; only whether something did is kept in line.
-            arrays = [jnp.any(a, -1) for a in arrays]
-        out[name] = jnp.concatenate(arrays)
+        out[name] = jnp.concatenate([getattr(p, name) for p in pieces])
     answers: dict[str, Any] = {}
     for query in pieces[-1].answers:
         answers[query] = jnp.concatenate([p.answers[query] for p in pieces if query in p.answers])

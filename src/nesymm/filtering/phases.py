@@ -154,11 +154,7 @@ def _prune(
     drawn = tuple(
         v for v in step.variables if v.name in read and v.name not in known and v.guard is not FALSE
     )
-    return replace(
-        step,
-        variables=drawn,
-        flags=tuple(f for f in step.flags if f.condition is not FALSE),
-    )
+    return replace(step, variables=drawn)
 
 
 # ---------------------------------------------------------------- axes

@@ -73,9 +73,7 @@ def make_plan(
     variables = {n: _unroll_variable(v, split) for n, v in variables.items()}
     # An infinite variable is drawn whether or not its guard holds: only parameters tie it.
     tied = frozenset(
-        v.name
-        for v in ahead
-        if names & reads(v.expressions() if v.finite else parameters_of(v))
+        v.name for v in ahead if names & reads(v.expressions() if v.finite else parameters_of(v))
     )
     scored = frozenset(
         v.name

@@ -31,10 +31,13 @@ def _from_sorted(weights: Any, points: Any) -> Any:
 
 
 def _alive(weights: Any, ancestors: Any) -> Any:
-    """Rounding must not revive a particle of weight zero: take the last one alive instead."""
-    n = weights.shape[-1]
-    last = n - 1 - jnp.argmax(weights[..., ::-1] > 0, axis=-1, keepdims=True)
-    return jnp.minimum(ancestors, last).astype(jnp.int32)
+    """Rounded sums must not revive a particle of weight zero: take one alive beside it."""
+    alive = weights > 0
+    places = jnp.where(alive, jnp.arange(weights.shape[-1]), 0)
+    nearest = jax.lax.cummax(places, axis=places.ndim - 1)
+    first = jnp.argmax(alive, axis=-1, keepdims=True)
+    nearest = jnp.maximum(nearest, first).astype(jnp.int32)
+    return jnp.take_along_axis(nearest, ancestors, axis=-1)
 
 
 def multinomial(key: Any, weights: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from nesymm.compiler.interpret import active
 from nesymm.errors import NesymmError
 from nesymm.filtering.questions import Question
+from nesymm.language.program import At, Time
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def collect(
     batch = np.arange(len(last))
     for question in questions:
         query = question.query
-        array = np.asarray(answers[question.key], dtype=np.float64)
+        # Sums of rounded numbers may leave the unit interval by a hair.
+        array = np.clip(np.asarray(answers[question.key], dtype=np.float64), 0.0, 1.0)
         ground = not question.axes
         if question.at_every_step:
             asked = np.asarray(
@@ -97,11 +99,17 @@ def collect(
         else:
             # Answered at the end, when all evidence is in.
             at_end = array[-1] if len(array) == 1 else array[last, batch]
+            after_end = _after_end(query.when, last)
             for position, name in question.groundings():
-                column = at_end[(slice(None), *position)]
-                if ground or column.sum() > 0:
+                column = np.where(after_end, np.nan, at_end[(slice(None), *position)])
+                if ground or np.nansum(column) > 0:
                     final[name] = _once(name, final, column)
     return filtered, final
+
+
+def _after_end(when: Time | None, last: np.ndarray) -> np.ndarray:
+    """Where a query asks about a step that a sequence does not have."""
+    return np.asarray(when.index > last if isinstance(when, At) else np.zeros(len(last), bool))
 
 
 def _once(name: str, known: dict[str, np.ndarray], new: np.ndarray) -> np.ndarray:

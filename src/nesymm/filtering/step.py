@@ -81,7 +81,8 @@ class ParticleStep:
         fixed = surrogate and not final
         known = stop if fixed else (lambda x: x)
         given = replace(moment, tilts=known(dict(moment.tilts)))
-        low = self._tables(known(slots), known(values), given, replace(binding, fixed=fixed))
+        before_ = {k: known(v) for k, v in slots.items()}  # keys of a dict in a tree must sort
+        low = self._tables(before_, known(values), given, replace(binding, fixed=fixed))
         problem = self._problem(low, known(state.beliefs), given)
         gain = problem.gain()
         for part in self._drawn_ahead(low):

@@ -229,10 +229,8 @@ def particle_trajectories(
         for piece, number in zip(pieces, _lengths(histories["ancestors"]), strict=True):
             here = path[start : start + number]
             start += number
-            if piece is not None:
-                traced.append(jax.vmap(_trace)(piece, here))
-        key_name = name.removeprefix("slot ")
-        out[key_name] = traced if len(traced) == len(pieces) else [None, *traced]
+            traced.append(jax.vmap(_trace)(piece, here) if piece is not None else None)
+        out[name.removeprefix("slot ")] = traced
     return out
 
 
