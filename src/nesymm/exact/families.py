@@ -85,7 +85,8 @@ def log_masses(
             return xp.where(inside, -xp.log((high - low + 1) * 1.0), -xp.inf)
         case "binomial":
             n, p = params
-            values = xp.asarray(outcomes)
+            # Whole numbers have no slopes, and JAX refuses them in `xlogy`.
+            values = xp.asarray(outcomes) * 1.0
             sp = special(xp)
             combos = (
                 sp.gammaln(n + 1.0)
@@ -134,8 +135,10 @@ _LOG_DENSITY: dict[str, Callable[..., Array]] = {
         + sp.xlog1py(b - 1, -xp.clip(x, 0, 1 - 1e-16))
         - sp.betaln(a, b),
     ),
-    "poisson": lambda xp, sp, x, r: _where(xp, x >= 0, sp.xlogy(x, r) - r - sp.gammaln(x + 1.0)),
-    "geometric": lambda xp, sp, x, p: _where(xp, x >= 0, sp.xlog1py(x, -p) + xp.log(p)),
+    "poisson": lambda xp, sp, x, r: _where(
+        xp, x >= 0, sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
+    ),
+    "geometric": lambda xp, sp, x, p: _where(xp, x >= 0, sp.xlog1py(x * 1.0, -p) + xp.log(p)),
     "laplace": lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
     "lognormal": lambda xp, sp, x, m, s: _where(
         xp,

@@ -214,15 +214,30 @@ def at_place(expr: Expr, axes: tuple[Axis, ...], key: tuple) -> Expr:
 # ---------------------------------------------------------------- what must be scored
 
 
-_TESTS = {"eq", "lt", "le", "floor", "ceiling", "round", "truncate", "sign", "lookup"}
+_TESTS = {
+    "eq",
+    "lt",
+    "le",
+    "floor",
+    "ceiling",
+    "round",
+    "truncate",
+    "sign",
+    "lookup",
+    "idiv",
+    "mod",
+}
 
 
 def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
     """Variables whose values reach a comparison, at once or by way of the state.
 
-    A comparison has no slope: where a draw reaches one, its distribution is scored.
+    A comparison has no slope: where a draw reaches one, its distribution is scored. The bounds
+    of a uniform density that weighs something are comparisons too.
     """
     programs = tuple(programs)
+    observed = reads(e for p in programs for o in p.observations for e in o.expressions())
+    finite = {v.name for p in programs for v in p.variables if v.finite}
     found: set[str] = set()
     slots: set[tuple[str, object]] = set()
 
@@ -247,4 +262,10 @@ def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
                 for i, value in enumerate(slot.values):
                     if (slot.name, i) in slots:
                         changed |= mark([value])
+            for variable in program.variables:
+                weighs = variable.name in found | observed or variable.guide is not None
+                if variable.family == "uniform" and (
+                    weighs or finite & reads(variable.expressions())
+                ):
+                    changed |= mark(variable.expressions())
     return frozenset(found)

@@ -1,0 +1,245 @@
+"""Random temporal programs: every method agrees with the enumeration of all worlds.
+
+Exact inference does so to rounding errors. Particles do so on average: the estimate of
+the evidence, and that of the evidence times the probability of a query, have no bias.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from random_programs import Case, temporal
+
+import nesymm
+from nesymm.compiler import reference
+from nesymm.compiler.reference import Impossible, RunError
+from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.filtering.result import Filtered, FilterError
+
+
+def some(examples: int) -> Any:
+    return settings(
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@st.composite
+def cases(draw: DrawFn) -> Case:
+    """A temporal program that also asks at every step, and may observe what it asks."""
+    case = draw(temporal())
+    asked = dict.fromkeys(re.findall(r"^query\((.*)@\w+\)\.$", case.source, re.MULTILINE))
+    lines = [f"query({atom}@t)." for atom in asked]
+    ground = [atom for atom in asked if "_" not in atom]
+    if ground and draw(st.booleans()):
+        # Evidence about what is derived couples all that it is derived from.
+        when = draw(st.integers(0, case.horizon))
+        truth = draw(st.sampled_from(("true", "false")))
+        lines.append(f"observe({draw(st.sampled_from(ground))}@{when}, {truth}).")
+    return Case(case.source + "\n".join(lines) + "\n", case.horizon, case.data)
+
+
+def batch_of(case: Case, times: int = 1) -> dict[str, np.ndarray]:
+    """The data of a case, repeated as so many sequences."""
+    return {n: np.asarray([v] * times, dtype=object) for n, v in case.data.items()}
+
+
+def enumerate_worlds(model: nesymm.Model, case: Case) -> reference.Result | None:
+    """What enumeration finds; None if it refuses the evidence or a rule breaks."""
+    try:
+        return reference.infer(model.step, case.horizon, case.data)
+    except (Impossible, RunError):
+        return None
+
+
+# ---------------------------------------------------------------- exactly
+
+
+def exact_agrees(case: Case, method: Method) -> None:
+    model = nesymm.compile(case.source)
+    expected = enumerate_worlds(model, case)
+    with jax.enable_x64(True):
+        if expected is None:
+            with pytest.raises(FilterError, match="sequence 0, step"):
+                model.filter(batch_of(case), method=method, horizon=case.horizon)
+            return
+        found = model.filter(batch_of(case), method=method, horizon=case.horizon)
+    assert found.method == "exact forward"
+    assert found.log_evidence[0] == pytest.approx(np.log(expected.evidence), abs=1e-6)
+    at_every_step = {n: row[0][~np.isnan(row[0])] for n, row in found.filtered.items()}
+    assert listed(at_every_step) == pytest.approx(listed(expected.filtered), abs=1e-6)
+    at_one = {n: p for n, p in expected.queries.items() if n not in expected.filtered}
+    assert listed(found.final) == pytest.approx(listed(at_one), abs=1e-6)
+
+
+def listed(probabilities: Mapping[str, Any]) -> dict[tuple[str, int], float]:
+    """Answers that are possible; the others need no listing."""
+    return {
+        (name, step): float(p)
+        for name, row in probabilities.items()
+        for step, p in enumerate(np.atleast_1d(row))
+        if p > 1e-9
+    }
+
+
+@some(7)
+@given(cases())
+def test_exact_forward_agrees_with_enumeration(case: Case) -> None:
+    exact_agrees(case, ExactForward())
+
+
+@pytest.mark.slow
+@some(150)
+@given(cases(), st.sampled_from((ExactForward(), Auto())))
+def test_exact_forward_agrees_with_enumeration_on_many(case: Case, method: Method) -> None:
+    exact_agrees(case, method)
+
+
+def test_impossible_evidence_is_refused_by_all() -> None:
+    case = Case("0.5::a@0.\na@t :- a@(t-1).\nobserve(a@t).\nquery(a@t).\n", 1, {"a": [True, False]})
+    for method in (ExactForward(), RaoBlackwellised(particles=64), Bootstrap(particles=64)):
+        model = nesymm.compile(case.source)
+        assert enumerate_worlds(model, case) is None
+        with pytest.raises(FilterError, match="sequence 0, step 1"):
+            model.filter(batch_of(case), method=method)
+
+
+# ---------------------------------------------------------------- with particles
+
+REPEATS, PARTICLES = 100, 500
+
+
+def particles_agree(case: Case, method: Method) -> None:
+    model = nesymm.compile(case.source)
+    expected = enumerate_worlds(model, case)
+    with jax.enable_x64(True):
+        found = model.filter(
+            batch_of(case, REPEATS) or None,
+            method=method,
+            horizon=case.horizon,
+            length=np.full(REPEATS, case.horizon + 1),
+            errors="bare",
+        )
+    if expected is None:
+        # Particles may miss the world in which a rule breaks.
+        assert found.failures or case_breaks(model, case)
+        return
+    unbiased(found, expected)
+
+
+def case_breaks(model: nesymm.Model, case: Case) -> bool:
+    try:
+        reference.infer(model.step, case.horizon, case.data)
+    except RunError:
+        return True
+    except Impossible:
+        return False
+    return False
+
+
+def unbiased(found: Filtered, expected: reference.Result) -> None:
+    """Averages over the sequences of a batch lie within the errors that they show.
+
+    To these comes what draws cannot show: a world of probability p is not drawn at all
+    in 10 / p tries once in e^10 times, and weighs one at most.
+    """
+    unseen = 10 / (REPEATS * PARTICLES)
+
+    def close(estimates: np.ndarray, exact: float, what: str) -> None:
+        error = estimates.std() / np.sqrt(len(estimates))
+        assert abs(estimates.mean() - exact) < 4 * error + unseen, what
+
+    evidence = np.exp(found.log_evidence)
+    close(evidence, expected.evidence, "evidence")
+    for name in expected.queries:
+        if name in expected.filtered:
+            continue
+        joint = evidence * np.nan_to_num(found.final.get(name, np.zeros(len(evidence))))
+        close(joint, expected.evidence * expected.queries[name], name)
+    until = np.exp(np.cumsum(found.log_gains, axis=1))
+    for name, row in expected.filtered.items():
+        here = found.filtered.get(name, np.zeros(until.shape))
+        asked = np.flatnonzero(~np.isnan(here).all(axis=0))
+        if len(asked) != len(row):
+            continue  # all died before the end
+        # What was seen by then is estimated as well: compare both.
+        mass = until[:, asked]
+        ratio = np.nansum(mass * np.nan_to_num(here[:, asked]), axis=0) / mass.sum(axis=0)
+        spread = np.nanstd(mass * (np.nan_to_num(here[:, asked]) - ratio), axis=0)
+        error = spread / np.sqrt(len(mass)) / mass.mean(axis=0)
+        rare = unseen / mass.mean(axis=0)
+        assert (abs(ratio - row) < 4 * error + rare).all(), name
+
+
+METHODS: tuple[Method, ...] = tuple(
+    kind(particles=PARTICLES, resampling=scheme, resample_below=below)
+    for kind in (RaoBlackwellised, Bootstrap)
+    for scheme in ("systematic", "multinomial", "stratified", "residual")
+    for below in ("always", 0.5, 0)
+)
+
+
+@some(4)
+@given(cases(), st.sampled_from(METHODS))
+def test_particles_agree_with_enumeration(case: Case, method: Method) -> None:
+    particles_agree(case, method)
+
+
+@pytest.mark.slow
+@some(120)
+@given(cases(), st.sampled_from(METHODS))
+def test_particles_agree_with_enumeration_on_many(case: Case, method: Method) -> None:
+    particles_agree(case, method)
+
+
+# A static variable, a lag of two steps, entities that share a cause, and missing data.
+EVERYTHING = Case(
+    """
+    e(E) :- between(1, 2, E).
+    0.4::s.
+    0.5::ill(E)@0 :- e(E).
+    0.7::ill(E)@t :- ill(E)@(t-1).
+    0.3::ill(E)@t :- e(F), F \\= E, ill(F)@(t-1), s.
+    level(V)@0 ~ categorical([0.2, 0.3, 0.5], [0, 1, 2]).
+    level(V)@t ~ categorical([0.6, 0.2, 0.2], [0, 1, 2]) :- level(W)@(t-1), W > 0.
+    level(V)@t ~ uniform_int(0, 2) :- level(0)@(t-1).
+    again@t :- ill(1)@t, ill(1)@(t-2).
+    one@t :- ill(E)@t, e(F), F \\= E, \\+ ill(F)@t.
+    0.9::o@t :- one@t.
+    0.2::o@t :- \\+ one@t, level(V)@t, V > 1.
+    observe(o@t).
+    query(ill(_)@t). query(level(_)@T). query(again@T). query(s). query(one@1).
+    """,
+    3,
+    {"o": [True, None, True, True]},
+)
+FEW = (
+    METHODS[0],  # Rao-Blackwellised: systematic, always
+    RaoBlackwellised(particles=PARTICLES, resampling="residual", resample_below=0.5),
+    Bootstrap(particles=PARTICLES, resampling="multinomial", resample_below="always"),
+    Bootstrap(particles=PARTICLES, resampling="stratified", resample_below="always"),
+    Bootstrap(particles=PARTICLES, resample_below=0),
+)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m if m in FEW else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
+    ids=str,
+)
+def test_every_scheme_and_threshold(method: Method) -> None:
+    particles_agree(EVERYTHING, method)
+
+
+def test_the_program_with_everything_exactly() -> None:
+    exact_agrees(EVERYTHING, ExactForward())
