@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.step import Parameter, StepProgram
+from nesymm.compiler.step import StepProgram
 from nesymm.errors import NesymmError
+from nesymm.parameters import initial_values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -281,16 +282,5 @@ def compile(
         if given not in checked.networks:
             declared = ", ".join(checked.networks) or "none"
             raise NesymmError(f"the program has no network {given} (it has: {declared})")
-    values = {p.name: initial_value(p) for p in step.parameters} | dict(parameters or {})
+    values = initial_values(step) | dict(parameters or {})
     return Model(checked, step, dict(networks or {}), values)
-
-
-def initial_value(parameter: Parameter) -> Any:
-    """Where learning starts: as written, else in the middle."""
-    import numpy as np
-
-    middle = {"unit": 0.5, "simplex": 0.25, "positive": 1.0, "real": 0.0}
-    start = parameter.initial if parameter.initial is not None else middle[parameter.constraint]
-    if not parameter.axes:
-        return float(start)
-    return np.full([a.size for a in parameter.axes], float(start))

@@ -97,10 +97,10 @@ def broken(name: str, value: Any) -> dict[str, Any]:
 
 OUTSIDE = {
     "action": ("left", r"input action: 'left' at sequence 1, step 2 is outside its domain"),
-    "wind": (4, r"input wind: 4.* at sequence 1, step 2 is outside its domain, int 0\.\.3"),
-    "start": (-1, r"input start: -1.* at sequence 1 is outside its domain, int 0\.\.9"),
+    "wind": (4, r"input wind: 4 at sequence 1, step 2 is outside its domain, int 0\.\.3"),
+    "start": (-1, r"input start: -1 at sequence 1 is outside its domain, int 0\.\.9"),
     "hit": (7, r"observation hit: 7 at sequence 1, step 2 is outside its domain"),
-    "die": (1.5, r"observation die: 1\.5.* at sequence 1, step 2 is outside its domain"),
+    "die": (1.5, r"observation die: 1\.5 at sequence 1, step 2 is outside its domain"),
     "mood": ("sad", r"observation mood: 'sad' at sequence 1, step 2 is outside its domain"),
 }
 
@@ -186,7 +186,7 @@ WEATHER = """
     0.4::wet@t :- rain@t.
     observe(wet@t). observe(rain@t). query(rain@t). query(rain@T).
 """
-METHODS = (ExactForward(), RaoBlackwellised(particles=200), Bootstrap(particles=200))
+METHODS = (ExactForward(), RaoBlackwellised(particles=2000), Bootstrap(particles=2000))
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -195,8 +195,7 @@ def test_impossible_evidence_names_step_and_sequence(method: Any) -> None:
     model = nesymm.compile(WEATHER)
     wet = np.asarray([[1, 0, 1], [1, 0, 1], [0, 0, 1], [0, 1, 1]], dtype=object)
     rain = np.full((4, 3), None)
-    rain[1, 1] = rain[3, 2] = True
-    rain[3, 2] = False
+    rain[1, 1], rain[3, 2] = True, False
     with pytest.raises(FilterError) as raised:
         model.filter({"wet": wet, "rain": rain}, method=method)
     assert [(f.sequence, f.step) for f in raised.value.failures] == [(1, 1), (3, 2)]
@@ -208,7 +207,7 @@ def test_impossible_evidence_names_step_and_sequence(method: Any) -> None:
     result = raised.value.result
     known = 0.3 * 0.2 * 0.1  # rain, none, rain
     exact = method == METHODS[0]
-    assert np.exp(result.log_evidence[0]) == pytest.approx(known, abs=1e-6 if exact else 0.002)
+    assert np.exp(result.log_evidence[0]) == pytest.approx(known, abs=1e-6 if exact else 0.003)
     assert np.isfinite(result.log_evidence[[0, 2]]).all()
     assert not np.isfinite(result.log_evidence[[1, 3]]).any()
     assert result.filtered["rain@t"][0] == pytest.approx([1, 0, 1], abs=1e-6)

@@ -321,9 +321,9 @@ def _checked(want: Wanted, column: np.ndarray, ok: np.ndarray, type_: Type) -> n
         return column
     where = tuple(int(i) for i in np.argwhere(~ok)[0])
     place = f"sequence {where[0]}" + (f", step {where[1]}" if want.timed else "")
-    raise DataError(
-        f"{want.kind} {want.name}: {column[where]!r} at {place} is outside its domain, {type_}"
-    )
+    value = column[where]
+    shown = f"{value:g}" if isinstance(value, np.number) else repr(value)
+    raise DataError(f"{want.kind} {want.name}: {shown} at {place} is outside its domain, {type_}")
 
 
 # ---------------------------------------------------------------- for the filter

@@ -34,6 +34,8 @@ class TooLarge(NesymmError):
 
 # Up to this many terms a sum is written out: element by element it fuses with the rest.
 _WRITTEN_OUT = 16
+# Sums over variables with at most this many joint values may be written out.
+_SMALL = 256
 
 
 def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
@@ -56,6 +58,12 @@ def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
         for term in terms[1:]:
             total = total + jnp.exp(term - top)
         return _safe_log(jnp, total) + top
+    return _reduced(jnp, array, axis)
+
+
+def _reduced(jnp: Any, array: Any, axis: Any) -> Any:
+    import jax
+
     top = jax.lax.stop_gradient(jnp.max(array, axis=axis, keepdims=True))
     safe = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(array - safe), axis=axis)
@@ -103,6 +111,9 @@ def eliminate(
     """
     out = Eliminated(Named(jnp.zeros(())))
     live = list(factors)
+    if sum_ is logsumexp and cells(union(f.dims for f in live)) > _SMALL:
+        # Written out, terms of tables that hang together would be computed again and again.
+        sum_ = _reduced
     open_ = {d for f in live for d in choices(f.dims)} - keep
     while open_:
         depth = max(len(d.plates) for d in open_)
@@ -218,11 +229,22 @@ def select(
     trace = ancestors is not None and PARTICLE in table.dims
     if not known and not trace:
         return table
-    if trace:
-        # First the row of the ancestor, then what was drawn given it.
-        assert ancestors is not None
-        table = pick_at(jnp, table, {PARTICLE: ancestors})
-    return pick_at(jnp, table, {d: drawn[d] for d in known})
+    here: dict[Any, Named] = {d: drawn[d] for d in known}
+    if not trace:
+        return pick_at(jnp, table, here)
+    assert ancestors is not None
+    if not known:
+        return pick_at(jnp, table, {PARTICLE: ancestors})
+    # One gather for both: the ancestor's whole table may be much larger than the row.
+    here[PARTICLE] = ancestors
+    dims = union([[d for d in table.dims if d not in here], *(i.dims for i in here.values())])
+    own = {
+        d: Named(jnp.arange(n), (d,))
+        for d, n in zip(table.dims, table.array.shape, strict=True)
+        if d not in here
+    }
+    index = tuple(expand(jnp, own.get(d) or here[d], dims) for d in table.dims)
+    return Named(table.array[index], dims)
 
 
 # Up to this size, picking by comparison beats a gather, and its slope needs no scatter.

@@ -215,18 +215,8 @@ def at_place(expr: Expr, axes: tuple[Axis, ...], key: tuple) -> Expr:
 
 
 _TESTS = {
-    "eq",
-    "lt",
-    "le",
-    "floor",
-    "ceiling",
-    "round",
-    "truncate",
-    "sign",
-    "lookup",
-    "idiv",
-    "mod",
-}
+    "eq", "lt", "le", "floor", "ceiling", "round", "truncate", "sign", "lookup", "idiv", "mod"
+}  # fmt: skip
 
 
 def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
