@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nesymm.compiler.step import StepProgram
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nesymm.filtering.trajectories import Trajectories
     from nesymm.language.program import CheckedProgram
     from nesymm.language.terms import Program
+    from nesymm.training.fit import Fitted
 
 Network = Callable[..., Any]
 
@@ -33,8 +34,39 @@ class Model:
     step: StepProgram
     networks: Mapping[str, Network]
     parameters: dict[str, Any]
+    sources: tuple[Program, ...] = field(default=(), repr=False)
+    constants: Mapping[str, Any] = field(default_factory=dict)
     _solvers: dict[Any, Solver] = field(default_factory=dict, repr=False)
     _filters: dict[Any, Filter] = field(default_factory=dict, repr=False)
+
+    # ------------------------------------------------------------ adaptation
+
+    @property
+    def text(self) -> str:
+        """The text of the program, all its parts."""
+        return "\n".join(p.source.text for p in self.sources if p.source is not None)
+
+    def with_constants(self, **constants: Any) -> Model:
+        """The same program with other constants (a larger grid, more enemies).
+
+        It keeps networks and parameters.
+        """
+        return self._again(self.sources, {**self.constants, **constants})
+
+    def extend(self, text: str, name: str = "<extension>") -> Model:
+        """The same program with further clauses, observations and queries.
+
+        Nothing is taken back, and networks and parameters stay.
+        """
+        from nesymm.language.parser import parse
+
+        return self._again((*self.sources, parse(text, name)), self.constants)
+
+    def _again(self, sources: tuple[Program, ...], constants: Mapping[str, Any]) -> Model:
+        new = compile(list(sources), constants=constants)
+        parameters = {n: _kept(v, self.parameters.get(n)) for n, v in new.parameters.items()}
+        networks = {n: f for n, f in self.networks.items() if n in new.program.networks}
+        return replace(new, networks=networks, parameters=parameters)
 
     # ------------------------------------------------------------ inference
 
@@ -155,6 +187,12 @@ class Model:
             key=key,
         ).log_evidence
 
+    def fit(self, data: Mapping[str, Any], **options: Any) -> Fitted:
+        """Learn networks and parameters: see `nesymm.training.fit`."""
+        from nesymm.training.fit import fit
+
+        return fit(self, data, **options)
+
     def slopes(
         self,
         data: Mapping[str, Any] | None = None,
@@ -270,6 +308,7 @@ def compile(
     from nesymm.language.parser import parse
 
     parsed = parse(source, name) if isinstance(source, str) else source
+    sources = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     checked = check(parsed, constants)
     step = ground(checked)
     known = {p.name: p for p in step.parameters}
@@ -283,4 +322,18 @@ def compile(
             declared = ", ".join(checked.networks) or "none"
             raise NesymmError(f"the program has no network {given} (it has: {declared})")
     values = initial_values(step) | dict(parameters or {})
-    return Model(checked, step, dict(networks or {}), values)
+    return Model(checked, step, dict(networks or {}), values, sources, dict(constants or {}))
+
+
+def _kept(fresh: Any, old: Any) -> Any:
+    """A learnt value for a parameter that may have more elements than before."""
+    import numpy as np
+
+    if old is None:
+        return fresh
+    if np.shape(fresh) == np.shape(old):
+        return old
+    out = np.array(fresh)
+    both = tuple(slice(0, min(a, b)) for a, b in zip(out.shape, np.shape(old), strict=True))
+    out[both] = np.asarray(old)[both]
+    return out

@@ -39,7 +39,7 @@ class Slopes:
     log_evidence: Any
     answers: Mapping[str, Any]
     questions: tuple[Question, ...]
-    last: np.ndarray
+    last: Any
 
     def probability(self, query: str) -> Any:
         """The probability of a query at the end of each sequence, [batch]."""
@@ -130,15 +130,28 @@ class Filter:
             raise NesymmError(
                 f"there is no estimator {estimator} (there are: {', '.join(ESTIMATORS)})"
             )
+        uniform = bool(np.all(sequences.last == sequences.steps - 1))
+        arrays = to_arrays(sequences)
+        return self.estimate(sequences, arrays, parameters, networks, key, estimator, uniform)
+
+    def estimate(
+        self,
+        sequences: Sequences,
+        arrays: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        key: Any,
+        estimator: str,
+        uniform: bool,
+    ) -> Slopes:
+        """The same for the numbers in `arrays`; `sequences` only says how they are laid out."""
         engine, _ = self.engine(sequences)
         settings = engine.settings(sequences.batch, estimator)
-        arrays = to_arrays(sequences)
-        uniform = bool(np.all(sequences.last == sequences.steps - 1))
         outcome, _ = run(engine, settings, sequences, arrays, parameters, networks, key, uniform)
         gains = outcome.log_gain
         # The weights carry the slopes of all steps, so the last gain has that of the whole.
         value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + slope_of(gains[-1])
-        return Slopes(value, outcome.answers, engine.questions, sequences.last)
+        return Slopes(value, outcome.answers, engine.questions, arrays["last"])
 
     def smooth(
         self,

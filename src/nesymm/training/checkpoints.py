@@ -1,0 +1,192 @@
+"""Checkpoints: arrays and JSON in one safetensors file, written atomically.
+
+A file holds everything that a run needs to go on as if it had never stopped: parameters,
+networks, the optimiser's state, the best so far, the history; and what it belongs to:
+program, constants, seed, versions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from nesymm.errors import NesymmError
+from nesymm.model import Model
+
+FORMAT = 1
+
+
+class CheckpointError(NesymmError):
+    """A checkpoint that cannot be read, or belongs to something else."""
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+    """All or nothing: another file is written in full, and then takes the name."""
+    data = save(arrays, metadata={"nesymm": json.dumps(about)})
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="np") as file:
+            about = json.loads((file.metadata() or {}).get("nesymm", "null"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint {path}") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint of nesymm")
+    return arrays, about
+
+
+# ---------------------------------------------------------------- trees
+
+
+def flatten(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a tree under readable names."""
+    arrays = eqx.filter(tree, eqx.is_array_like)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(arrays)
+    return {f"{prefix}{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str) -> Any:
+    """A tree like another, with other numbers."""
+    dynamic, static = eqx.partition(like, eqx.is_array_like)
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(dynamic)
+    new = []
+    for path, leaf in leaves:
+        name = f"{prefix}{jax.tree_util.keystr(path)}"
+        if name not in arrays:
+            raise CheckpointError(f"{where} has no {name}; the networks or the program differ")
+        value = arrays[name]
+        if value.shape != np.shape(leaf):
+            raise CheckpointError(
+                f"{where}: {name} has shape {value.shape}, the model needs {np.shape(leaf)}"
+            )
+        new.append(jnp.asarray(value) if isinstance(leaf, jax.Array) else type(leaf)(value))
+    return eqx.combine(jax.tree_util.tree_unflatten(treedef, new), static)
+
+
+# ---------------------------------------------------------------- models
+
+
+def describe(model: Model) -> dict[str, Any]:
+    """What a checkpoint belongs to."""
+    return {
+        "format": FORMAT,
+        "program": model.text,
+        "constants": {k: v for k, v in model.constants.items()},
+        "versions": {p: version(p) for p in ("nesymm", "jax", "equinox", "optax")},
+    }
+
+
+def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
+    """Refuse a checkpoint of another program, and say what differs."""
+    now = describe(model)
+    if about["program"] != now["program"]:
+        old, new = about["program"].splitlines(), now["program"].splitlines()
+        first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
+        at = min(len(old), len(new)) if first is None else first
+        before = old[at] if at < len(old) else "(nothing)"
+        after = new[at] if at < len(new) else "(nothing)"
+        raise CheckpointError(
+            f"{where} belongs to another program; line {at + 1} was\n  {before}\nand is\n  {after}"
+        )
+    if about["constants"] != now["constants"]:
+        raise CheckpointError(
+            f"{where} was trained with the constants {about['constants']}, the model has "
+            f"{now['constants']}"
+        )
+
+
+def save_model(model: Model, path: str | Path) -> None:
+    """Write the parameters and networks of a model."""
+    arrays = flatten({"parameters": model.parameters, "networks": dict(model.networks)}, "")
+    write(Path(path), arrays, describe(model))
+
+
+def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
+    """The model with the parameters and networks of a file.
+
+    Without `check`, the program may be another one as long as the numbers fit: a larger grid,
+    further rules.
+    """
+    arrays, about = read(Path(path))
+    if check:
+        check_fits(about, model, str(path))
+    like = {"parameters": model.parameters, "networks": dict(model.networks)}
+    found = unflatten(like, arrays, "", str(path))
+    return replace(model, parameters=found["parameters"], networks=found["networks"])
+
+
+class Checkpoints:
+    """The checkpoints of a run: the last few, and the best."""
+
+    def __init__(self, folder: Path, model: Model, seed: int, keep: int):
+        self.folder = folder
+        self.model = model
+        self.seed = seed
+        self.keep = keep
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def save(self, state: Any, best: tuple[float, Any] | None) -> None:
+        arrays = flatten(state.variables, "variables")
+        arrays |= flatten(state.optimizer, "optimizer")
+        if best is not None:
+            arrays |= flatten(best[1], "best")
+        about = {
+            **describe(self.model),
+            "seed": self.seed,
+            "epoch": state.epoch,
+            "history": state.history,
+            "best": None if best is None else best[0],
+        }
+        write(self.folder / f"epoch-{state.epoch:06d}.safetensors", arrays, about)
+        if best is not None and state.history[-1].get("validation") == best[0]:
+            write(self.folder / "best.safetensors", arrays, about)
+        for old in self._files()[: -self.keep]:
+            old.unlink()
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("epoch-*.safetensors"))
+
+    def restore(self, like: Any) -> tuple[Any, tuple[float, Any] | None]:
+        """The last whole checkpoint, or a fresh start where there is none."""
+        files = self._files()
+        if not files:
+            return like, None
+        path = files[-1]
+        arrays, about = read(path)
+        check_fits(about, self.model, str(path))
+        if about["seed"] != self.seed:
+            raise CheckpointError(
+                f"{path} belongs to a run with seed {about['seed']}, this one has {self.seed}"
+            )
+        state = replace(
+            like,
+            variables=unflatten(like.variables, arrays, "variables", str(path)),
+            optimizer=unflatten(like.optimizer, arrays, "optimizer", str(path)),
+            epoch=about["epoch"],
+            history=about["history"],
+        )
+        best = None
+        if about["best"] is not None:
+            best = (about["best"], unflatten(like.variables, arrays, "best", str(path)))
+        return state, best
