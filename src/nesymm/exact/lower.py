@@ -20,7 +20,7 @@ from nesymm.exact.named import Named, apply, reduce, take
 class Leaves(Protocol):
     """Where the values of leaves come from."""
 
-    def leaf(self, low: Lowering, expr: Expr, keys: tuple[Named, ...]) -> Named: ...
+    def leaf(self, low: Any, expr: Expr, keys: tuple[Named, ...]) -> Named: ...
 
 
 class Lowering:

@@ -238,10 +238,10 @@ def _columns(
             f"{want.kind} {want.name}: expected axes {axes} of shape {expected}, "
             f"received {values.shape}"
         )
-    mask = None
+    mask: np.ndarray | None = None
     if missing is not None:
         behind = tuple(range(len(shape), missing.ndim))
-        gone = missing.any(axis=behind) if behind else missing
+        gone: np.ndarray = np.asarray(missing.any(axis=behind) if behind else missing)
         # What lies after the end of a sequence is not missing: it is not looked at.
         inside = ~gone
         if want.timed:

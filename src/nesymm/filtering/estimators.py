@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from nesymm.compiler.types import Real
 from nesymm.errors import NesymmError
@@ -92,5 +93,5 @@ def marginal_scores(
     fixed = jax.lax.stop_gradient(table)
     better = fixed - jnp.mean(fixed, axis=1, keepdims=True)
     past = jnp.sum(better * scores.array[:, :, None], axis=1) / (n - 1)
-    safe = jnp.maximum(jax.lax.stop_gradient(mean), jnp.finfo(table.dtype).tiny)
+    safe = jnp.maximum(jax.lax.stop_gradient(mean), float(np.finfo(table.dtype).tiny))
     return Named(slope_of((mean + past) / safe), LANES)

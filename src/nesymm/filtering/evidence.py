@@ -141,9 +141,9 @@ def _single(
     total = Named(jnp.asarray(-jnp.inf, low.real))
     for branch in reversed(observation.branches):
         weight = Named(jnp.zeros((), low.real))
-        for i, value in enumerate(branch.values):
+        for i, expr in enumerate(branch.values):
             said, type_ = told(low, moment, observation, i)
-            weight = apply(jnp, jnp.add, weight, _value_factor(low, plan, here(value), said, type_))
+            weight = apply(jnp, jnp.add, weight, _value_factor(low, plan, here(expr), said, type_))
         condition = low.value(here(branch.condition))
         total = apply(jnp, jnp.where, condition, weight, total)
     return [total]

@@ -349,7 +349,7 @@ class Filter:
         return self._compiled[key]
 
 
-class _Anything(dict):  # type: ignore[type-arg]
+class _Anything(dict):
     """Networks for shapes only: each gives zeros of its declared shape."""
 
     def __init__(self, step: StepProgram):

@@ -286,8 +286,8 @@ def scatter(
     news = tuple(new for new, _ in targets)
     # One number for the places along all targets.
     index = Named(jnp.zeros((), jnp.int32))
-    for new, place in targets:
-        index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, place)
+    for new, position in targets:
+        index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, position)
     total_size = cells(news)
     if total_size > MAX_CELLS:
         raise TooLarge(news)
@@ -327,7 +327,7 @@ class ExactStep(ParticleStep):
         super().__init__(plan, settings, engine.phases.kept, engine.questions)
         self.engine = engine
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         state: State,
         moment: Moment,
@@ -366,7 +366,7 @@ class ExactStep(ParticleStep):
             {n: v for n, v in values.items()} if settings.record else {},
         )
 
-    def _tables(  # type: ignore[override]
+    def _tables(
         self,
         slots: dict[Any, Named],
         values: dict[str, Named],
@@ -421,20 +421,19 @@ class ExactStep(ParticleStep):
             else:
                 live += [_point(low, index, new) for new, index in group]
         final = [Named(f.array, tuple(_as_slot(d) for d in f.dims)) for f in live]
-        groups = components(final)
-        beliefs = [add(jnp, [final[i] for i in group]) for group in groups]
-        beliefs = [b for b in beliefs if choices(b.dims)]
-        for lone in (
-            b for b in (add(jnp, [final[i] for i in g]) for g in groups) if not choices(b.dims)
-        ):
-            total = apply(jnp, jnp.add, total, lone)
+        parts = [add(jnp, [final[i] for i in members]) for members in components(final)]
+        beliefs = [p for p in parts if choices(p.dims)]
+        for lone in parts:
+            if not choices(lone.dims):
+                total = apply(jnp, jnp.add, total, lone)
         if self.engine.partition is not None:
             merged = _merge(self.engine.partition, _partition(beliefs))
             beliefs = _regroup(beliefs, merged)
         out = []
         for table in beliefs:
-            dims = choices(table.dims)
-            norm = reduce(jnp, lambda a, axis: self.engine.sum(jnp, a, axis), table, dims)
+            norm = reduce(
+                jnp, lambda a, axis: self.engine.sum(jnp, a, axis), table, choices(table.dims)
+            )
             total = apply(jnp, jnp.add, total, norm)
             out.append(apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), table, norm))
         return total, sorted(out, key=lambda b: sorted(map(repr, choices(b.dims))))

@@ -353,12 +353,11 @@ def _widen(state: State, wanted: Any, like: State | None = None) -> State:
         shape = (*(sizes[d] for d in dims), *array.shape[len(dims) :])
         return Named(jnp.broadcast_to(array, shape).astype(dtype), dims)
 
-    trees = (state, wanted) if like is None else (state, wanted, like)
-    leaves_, treedef = jax.tree.flatten(state, is_leaf=lambda x: isinstance(x, Named))
-    wants = treedef.flatten_up_to(wanted)
-    others = treedef.flatten_up_to(like) if like is not None else None
-    del trees
-    return treedef.unflatten(
+    tree: Any
+    leaves_, tree = jax.tree.flatten(state, is_leaf=lambda x: isinstance(x, Named))
+    wants = tree.flatten_up_to(wanted)
+    others = tree.flatten_up_to(like) if like is not None else None
+    return tree.unflatten(
         [
             one(v, w, *(() if others is None else (others[i],)))
             for i, (v, w) in enumerate(zip(leaves_, wants, strict=True))

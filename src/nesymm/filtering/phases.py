@@ -341,7 +341,7 @@ def unroll(expr: Expr, names: set[str]) -> Expr:
                 total = arithmetic("add", total, case([(condition, value), (TRUE, const(0))]))
             return total
         if node.op == "pick":
-            return case([*parts[:-1], (TRUE, parts[-1][1])])
+            return case([*((c, v) for c, v in parts[:-1]), (TRUE, parts[-1][1])])
         return rebuild(node, args)
 
     return rewrite(expr, rule)

@@ -92,7 +92,8 @@ def collect(
                 ]
             )
             for position, name in question.groundings():
-                row = array[(slice(None), slice(None), *position)].T
+                at: tuple[Any, ...] = (slice(None), slice(None), *position)
+                row = array[at].T
                 row = np.where(asked, row, np.nan)
                 if ground or np.nansum(row) > 0:
                     filtered[name] = _once(name, filtered, row)
@@ -101,7 +102,8 @@ def collect(
             at_end = array[-1] if len(array) == 1 else array[last, batch]
             after_end = _after_end(query.when, last)
             for position, name in question.groundings():
-                column = np.where(after_end, np.nan, at_end[(slice(None), *position)])
+                here: tuple[Any, ...] = (slice(None), *position)
+                column = np.where(after_end, np.nan, at_end[here])
                 if ground or np.nansum(column) > 0:
                     final[name] = _once(name, final, column)
     return filtered, final

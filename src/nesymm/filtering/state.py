@@ -74,7 +74,7 @@ class Settings:
 class Outcome:
     """What a step reports: the next state, and numbers per sequence."""
 
-    state: State
+    state: Any  # the next state; None where many steps are reported and states are not kept
     log_gain: Any
     effective: Any
     resampled: Any

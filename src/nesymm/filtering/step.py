@@ -267,8 +267,8 @@ class ParticleStep:
     def _problem(self, low: Tables, beliefs: list[Named], moment: Moment) -> Problem:
         drawn = (*self.plan.fresh, *self.plan.solved)
         prior = [f for v in drawn for f in self._masses(low, v)]
-        tied = []
-        guided = []
+        tied: list[Named] = []
+        guided: list[Named] = []
         for variable in self.plan.ahead:
             if variable.name in self.plan.tied:
                 value = low.world.values[variable.name]

@@ -93,7 +93,7 @@ class Stream:
             arrays = {
                 "timed": {},
                 "static": static,
-                "last": jnp.full(self.batch, jnp.iinfo(jnp.int32).max),
+                "last": jnp.full(self.batch, 2**31 - 1),
             }
             moment = _moment(self.layout, arrays, slices, time, self.engine.real)
             calls = self.settings.batch * self.settings.particles
@@ -130,7 +130,8 @@ class Stream:
         for question in self.engine.questions:
             array = np.asarray(outcome.answers[question.key])
             for position, name in question.groundings():
-                column = array[(slice(None), *position)]
+                at: Any = (slice(None), *position)
+                column = array[at]
                 if not question.axes or column.sum() > 0:
                     probabilities[name] = column
         return Update(
@@ -146,7 +147,7 @@ class Stream:
         def following(state: State) -> State:
             key = jax.random.key(0)
             step = self._step(at_first=False)
-            return step(state, slices, self._static, jnp.asarray(1), key, bound).state  # type: ignore[no-any-return]
+            return step(state, slices, self._static, jnp.asarray(1), key, bound).state
 
         state = self.engine.settle(following, state)
         self._dims = _dims(state)
@@ -249,7 +250,7 @@ def _blank(want: Wanted, batch: int, tensor: tuple[int, ...] | None) -> Any:
         )
     tail = (len(want.types),) if len(want.types) > 1 else ()
     shape = (batch, 1, *(a.size for a in want.axes), *tail)
-    return np.ma.masked_all(shape, dtype=float)
+    return np.full(shape, np.nan)
 
 
 def _fingerprint(step: StepProgram) -> str:

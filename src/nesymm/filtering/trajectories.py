@@ -47,7 +47,7 @@ class Trajectories:
         for slot in self.step.slots:
             for position, key in enumerate(places(slot.axes)):
                 index = np.unravel_index(position, [a.size for a in slot.axes] or [1])
-                at = (sequence, trajectory, step, *(index if slot.axes else ()))
+                at: Any = (sequence, trajectory, step, *(index if slot.axes else ()))
                 present = self.values.get(f"{slot.name}.present")
                 if present is not None and not present[at]:
                     continue
@@ -213,7 +213,7 @@ def particle_trajectories(
         jax.random.split(pick_key, sequences.batch), weights
     )
     chosen = chosen.astype(jnp.int32)
-    histories = outcome.history
+    histories: Any = outcome.history
     ancestors = jnp.concatenate([a.array for a in histories["ancestors"]])
 
     def up(index: Any, parents: Any) -> tuple[Any, Any]:

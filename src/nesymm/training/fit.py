@@ -238,7 +238,7 @@ class _Run:
             def loss(variables: Trainable) -> Any:
                 return jnp.mean(losses(variables, arrays, labels, key))
 
-            value, slopes = eqx.filter_value_and_grad(loss)(variables)
+            value, slopes = eqx.filter_value_and_grad(loss)(variables)  # type: ignore[no-untyped-call]
             updates, optimizer = self.tool.update(
                 slopes, optimizer, eqx.filter(variables, eqx.is_inexact_array)
             )

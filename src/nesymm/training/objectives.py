@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from nesymm.filtering.filter import Slopes
 
@@ -52,7 +53,7 @@ class QueryLoss:
         told = labels[self.labels]
         known = ~jnp.isnan(told)
         # Away from 0 and 1, where rounding could make an impossible label of a rare one.
-        tiny = jnp.finfo(p.dtype).eps
+        tiny = float(np.finfo(p.dtype).eps)
         p = jnp.clip(p, tiny, 1 - tiny)
         chosen = jnp.where(told > 0.5, jnp.log(p), jnp.log1p(-p))
         return -jnp.where(known, chosen, 0.0)
