@@ -24,6 +24,7 @@ from random_programs import Case, temporal
 import nesymm
 from nesymm.errors import NesymmError
 from nesymm.filtering.methods import Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.filtering.particles import plans
 
 Parameters = Mapping[str, Any]
 
@@ -168,8 +169,8 @@ def like_differences(function: Callable, parameters: dict[str, Any]) -> None:
 
 
 def check_exact(case: Case) -> None:
-    note(case.text)
-    model = nesymm.compile(learnable(case.text))
+    note(case.source)
+    model = nesymm.compile(learnable(case.source))
     assume(model.parameters)
     event(f"{len(model.parameters)} parameters")
     evidence = exact_evidence(model, case.data, case.horizon)
@@ -201,18 +202,17 @@ def test_exact_slopes_of_many_random_programs_are_finite_differences(case: Case)
 
 NEURAL = """
     :- input(image@t).
-    :- network(look, 3).
+    :- network(look, 2).
     :- network(turn, 2).
     t(0.3)::wet@0.
-    t(0.8)::wet@t :- wet@(t-1), cloud(C)@t, C > 0.
-    t(0.1)::wet@t :- not wet@(t-1).
-    cloud(C)@t ~ categorical(look(image@t), [0, 1, 2]).
+    t(0.8)::wet@t :- wet@(t-1).
+    t(0.1)::wet@t :- not wet@(t-1), cloud(1)@t.
+    cloud(C)@t ~ categorical(look(image@t), [0, 1]).
     side(S)@0 ~ uniform_int(0, 1).
     side(S)@t ~ categorical(turn(R), [0, 1]) :- side(R)@(t-1).
     0.9::dark@t :- wet@t, side(1)@t.
     t(0.2)::dark@t :- not wet@t.
     observe(dark@t).
-    query(wet@T).
 """
 
 
@@ -224,16 +224,16 @@ def neural_networks(weights: Mapping[str, Any]) -> dict[str, Callable]:
 
 
 def neural_data(batch: int) -> dict[str, Any]:
-    images = np.random.default_rng(1).normal(size=(4, 5))
+    images = np.random.default_rng(1).normal(size=(3, 4))
     return {
         "image": np.repeat(images[None], batch, 0),
-        "dark": np.repeat([[True, False, True, True]], batch, 0),
+        "dark": np.repeat([[True, False, True]], batch, 0),
     }
 
 
 def neural_model() -> tuple[Any, dict[str, Any]]:
     rng = np.random.default_rng(2)
-    weights = {"look": rng.normal(size=(5, 3)), "turn": rng.normal(size=(2, 2))}
+    weights = {"look": rng.normal(size=(4, 2)), "turn": rng.normal(size=(2, 2))}
     model = nesymm.compile(NEURAL, networks=neural_networks(weights))
     return model, {
         "parameters": numbers(model.parameters),
@@ -253,20 +253,17 @@ def test_exact_slopes_in_networks_are_finite_differences() -> None:
 
 
 def test_exact_slopes_of_answers_are_finite_differences() -> None:
-    model, tree = neural_model()
-    data = neural_data(1)
+    model = nesymm.compile(WEATHER)
 
-    def answer(x: Mapping[str, Any]) -> Any:
-        networks = neural_networks(x["weights"])
-        slopes = model.slopes(
-            data, parameters=x["parameters"], networks=networks, method=ExactForward()
-        )
-        return slopes.probability("wet@T")[0]
+    def answer(p: Parameters) -> Any:
+        slopes = model.slopes(parameters=p, method=ExactForward(), horizon=3)
+        return slopes.probability("rain@T")[0]
 
-    like_differences(answer, tree)
+    like_differences(answer, numbers(model.parameters))
 
 
-@pytest.mark.parametrize("below", [0.0, pytest.param("always", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("below", [0.0, "always"])
 def test_slopes_in_networks_are_unbiased(below: float | str) -> None:
     model, tree = neural_model()
     data, one = neural_data(256), neural_data(1)
@@ -290,9 +287,9 @@ def test_slopes_in_networks_are_unbiased(below: float | str) -> None:
 
 
 def check_unbiased(case: Case, method: Method) -> None:
-    note(case.text)
+    note(case.source)
     note(str(method))
-    model = nesymm.compile(learnable(case.text))
+    model = nesymm.compile(learnable(case.source))
     assume(model.parameters)
     truth = exact_evidence(model, case.data, case.horizon)
     assume(0 < float(truth(numbers(model.parameters))) < 1)
@@ -566,7 +563,6 @@ FEW = {
     "tied to a finite variable": RaoBlackwellised(particles=4, resample_below=0.5),
     "poisson": RaoBlackwellised(particles=4, resample_below="always"),
     "static and compared": Bootstrap(particles=16, resample_below=0.0),
-    "moves the support of a density": RaoBlackwellised(particles=4, resample_below=0.5),
 }
 
 
@@ -582,6 +578,15 @@ def test_slopes_of_hybrid_programs_are_unbiased(name: str) -> None:
 def test_slopes_of_hybrid_programs_are_unbiased_by_every_method(name: str, method: Method) -> None:
     case = HYBRID[name]
     unbiased(nesymm.compile(case.text), case.data, case.evidence, method, 512)
+
+
+def test_what_moves_the_support_of_a_density_is_scored() -> None:
+    step = nesymm.compile(HYBRID["moves the support of a density"].text).step
+    for plan in plans(step, frozenset({"y"}), True)[1:]:
+        assert {v.name for v in plan.ahead} == plan.scored
+    step = nesymm.compile(HYBRID["reparameterised"].text).step
+    for plan in plans(step, frozenset({"y"}), True)[1:]:
+        assert plan.ahead and not plan.scored
 
 
 @pytest.mark.slow
@@ -627,50 +632,50 @@ def test_whole_numbers_that_are_seen_have_slopes(name: str) -> None:
 # ---------------------------------------------------------------- the logarithm
 
 
-def bias_of_logarithm(name: str, method: Callable[[int], Method], keys: int, batch: int) -> None:
+# Weights that differ little: terms in 1/N² hardly show, even with four particles.
+MILD = """
+    m(M) ~ normal(0.5, 0.5).
+    y(Y)@t ~ normal(M, t(1.0)) :- m(M).
+    observe(y@t).
+"""
+
+
+def mild_evidence(p: Parameters) -> Any:
+    return gaussian(SEEN, jnp.full(3, 0.5), 0.25 * np.ones((3, 3)) + p["y"] ** 2 * np.eye(3))
+
+
+def order_of_bias(method: Callable[[int], Method], keys: int, batch: int) -> None:
     """The bias of the slope of log p(evidence) falls like one over the particles."""
-    case = HYBRID[name]
-    model = nesymm.compile(case.text)
-    truth = jax.grad(lambda p: jnp.log(case.evidence(p)))(numbers(model.parameters))
-    counts = (4, 16, 64)
-    bias: dict[str, list[float]] = {n: [] for n in truth}
-    error: dict[str, list[float]] = {n: [] for n in truth}
-    data = repeated(case.data, batch)
+    model = nesymm.compile(MILD)
+    truth = jax.grad(lambda p: jnp.log(mild_evidence(p)))(numbers(model.parameters))["y"]
+    data = repeated({"y": SEEN}, batch)
+    counts, bias, error = (4, 16, 64), [], []
     for particles in counts:
 
         def logs(p: Parameters, key: Any, particles: int = particles) -> Any:
             return model.log_evidence(data, parameters=p, method=method(particles), key=key)
 
-        for parameter, found in tangents(logs, model.parameters, keys).items():
-            bias[parameter].append(found.mean() - float(truth[parameter]))
-            error[parameter].append(found.std() / np.sqrt(len(found)))
-    # The parameter whose bias shows best.
-    best = max(truth, key=lambda n: abs(bias[n][-1]) / error[n][-1])
-    off, sd = np.abs(bias[best]), np.asarray(error[best])
-    report = f"{best}: bias {bias[best]}, standard error {error[best]}"
-    assert (off > 3 * sd).all(), report
-    # A line through log-log points weighted by their errors.
-    x, y, w = np.log(counts), np.log(off), (off / sd) ** 2
-    # Terms of higher order bend the line where particles are few.
-    w = np.minimum(w, 400)
-    centre = np.average(x, weights=w)
-    spread = np.sum(w * (x - centre) ** 2)
-    slope = np.sum(w * (x - centre) * y) / spread
-    assert abs(slope + 1) < 0.15 + 3 / np.sqrt(spread), f"slope {slope}; {report}"
+        found = tangents(logs, model.parameters, keys)["y"]
+        bias.append(float(found.mean() - truth))
+        error.append(float(found.std() / np.sqrt(len(found))))
+    report = f"bias {bias}, standard error {error}"
+    off, relative = np.abs(bias), np.asarray(error) / np.abs(bias)
+    assert (relative < 1 / 4).all(), report
+    # The slope of the line through the logarithms, and its standard error.
+    x = np.log(counts) - np.mean(np.log(counts))
+    slope = np.sum(x * np.log(off)) / np.sum(x**2)
+    uncertain = np.sqrt(np.sum((x * relative) ** 2)) / np.sum(x**2)
+    assert abs(slope + 1) < 4 * uncertain + 0.1, f"slope {slope} ± {uncertain}; {report}"
 
 
 def test_bias_of_the_logarithm_falls_like_one_over_the_particles() -> None:
-    bias_of_logarithm(
-        "static", lambda n: RaoBlackwellised(particles=n, resample_below=0.0), 16, 2048
-    )
+    order_of_bias(lambda n: RaoBlackwellised(particles=n, resample_below=0.0), 32, 4096)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("below", [0.5, "always"])
 def test_bias_of_the_logarithm_with_resampling(below: float | str) -> None:
-    bias_of_logarithm(
-        "reparameterised", lambda n: Bootstrap(particles=n, resample_below=below), 64, 4096
-    )
+    order_of_bias(lambda n: Bootstrap(particles=n, resample_below=below), 128, 4096)
 
 
 # ---------------------------------------------------------------- estimators of the paper

@@ -17,7 +17,7 @@ def test_the_page_runs(
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102
+        exec(compile(block, str(PAGE), "exec"), names)
     printed = capsys.readouterr().out
     assert printed.startswith("exact forward [-2.62")
     assert names["slopes"]["rain"] == pytest.approx(-0.842, abs=0.01)  # type: ignore[index]

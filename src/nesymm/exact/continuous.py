@@ -12,14 +12,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NoReturn
 
 from nesymm.compiler.algebra import and_, const, is_const, le, lt, not_, or_
 from nesymm.compiler.arithmetic import arithmetic
-from nesymm.compiler.axes import rebuild
-from nesymm.compiler.expr import Expr, leaves, make, postorder
+from nesymm.compiler.axes import case, rebuild
+from nesymm.compiler.expr import FALSE, TRUE, Expr, leaves, make, postorder
 from nesymm.compiler.finish import map_expressions
-from nesymm.compiler.step import RandomVariable, StepProgram
+from nesymm.compiler.step import ObservationDecl, RandomVariable, StepProgram
 from nesymm.compiler.types import Int, Real, Tensor
+from nesymm.errors import Diagnostic, ProgramError
 from nesymm.exact.families import CLOSED_FORM
 
 Form = tuple[tuple[Expr, float], ...]  # random variables with their factors, the first 1
@@ -48,16 +50,24 @@ def substitute_observed(step: StepProgram) -> StepProgram:
 
     The observations themselves keep naming the variables: they weigh by their densities.
     """
-    infinite = {v.name for v in step.variables if not v.finite}
     given: dict[Expr, Expr] = {}
+    unobserved: list[RandomVariable] = []
+    owners: dict[Expr, ObservationDecl] = {}
     for observation in step.observations:
-        for branch in observation.branches:
-            for i, value in enumerate(branch.values):
-                if value.op == "rv" and value.data in infinite:
-                    if observation.value is None:
-                        given[value] = make("input", (), (observation.name, i), value.type)
-                    else:
-                        given[value] = const(observation.value[i])
+        for rv, (i, where) in _observed_variables(step, observation).items():
+            told = observed_value(observation, i, rv)
+            if rv not in given:
+                owners[rv] = observation
+                given[rv] = told
+                if where is not TRUE:
+                    # Elsewhere it is another variable that has this value.
+                    free = _unobserved(step.variable(rv.data), where, observation)
+                    unobserved.append(free)
+                    given[rv] = case(
+                        [(where, told), (TRUE, make("rv", rv.args, free.name, rv.type))]
+                    )
+            elif given[rv].op == "case" or where is not TRUE:
+                _refuse(observation, f"{rv.data} is observed twice, and not always")
     if not given:
         return step
 
@@ -72,7 +82,9 @@ def substitute_observed(step: StepProgram) -> StepProgram:
                 replace(
                     b,
                     values=tuple(
-                        v if v in given else w for v, w in zip(before.values, b.values, strict=True)
+                        # What was observed before is known: its second value must be the same.
+                        v if owners.get(v) is old else w
+                        for v, w in zip(before.values, b.values, strict=True)
                     ),
                 )
                 for before, b in zip(old.branches, new.branches, strict=True)
@@ -80,7 +92,51 @@ def substitute_observed(step: StepProgram) -> StepProgram:
         )
         for old, new in zip(step.observations, changed.observations, strict=True)
     )
-    return replace(changed, observations=kept)
+    used = {node.data for node in leaves(changed.roots(), "rv")}
+    added = tuple(v for v in unobserved if v.name in used)
+    return replace(changed, variables=(*changed.variables, *added), observations=kept)
+
+
+def _observed_variables(
+    step: StepProgram, observation: ObservationDecl
+) -> dict[Expr, tuple[int, Expr]]:
+    """The continuous variables that have an observed value: which, and where that is so."""
+    infinite = {v.name: v for v in step.variables if not v.finite}
+    found: dict[Expr, tuple[int, list[Expr]]] = {}
+    for branch in observation.branches:
+        for i, value in enumerate(branch.values):
+            if value.op == "rv" and value.data in infinite:
+                found.setdefault(value, (i, []))[1].append(branch.condition)
+    out: dict[Expr, tuple[int, Expr]] = {}
+    for rv, (i, conditions) in found.items():
+        where = or_(*conditions)
+        drawn = infinite[rv.data].guard
+        # If all ways to explain the observation name it, it has this value for certain.
+        certain = len(conditions) == len(observation.branches)
+        out[rv] = i, TRUE if certain or and_(drawn, not_(where)) is FALSE else where
+    return out
+
+
+def _unobserved(
+    variable: RandomVariable, where: Expr, observation: ObservationDecl
+) -> RandomVariable:
+    """A copy of a variable for where its value is not the observed one."""
+    if any(node.data == variable.name for node in leaves([where], "rv")):
+        _refuse(observation, f"whether {variable.name} is observed depends on its own value")
+    name = f"{variable.name} (not observed)"
+    return replace(variable, name=name, guard=and_(variable.guard, not_(where)))
+
+
+def _refuse(observation: ObservationDecl, message: str) -> NoReturn:
+    cure = "observe the variable itself, once"
+    raise ProgramError(Diagnostic("E311", message, observation.span, cure))
+
+
+def observed_value(observation: ObservationDecl, i: int, value: Expr) -> Expr:
+    """What an observation says of its i-th value."""
+    if observation.value is None:
+        return make("input", (), (observation.name, i), value.type)
+    return const(observation.value[i])
 
 
 def eliminate(step: StepProgram) -> StepProgram:
@@ -256,12 +312,7 @@ class _Finder:
         for point in ordered:
             if not unique or unique[-1] is not point:
                 unique.append(point)
-        below = [make("cdf", (p, *params), family, Real(0, 1)) for p in unique]
-        steps = [
-            below[0],
-            *(arithmetic("sub", b, a) for a, b in pairwise(below)),
-            arithmetic("sub", const(1.0), below[-1]),
-        ]
+        steps = [_mass(family, params, low, high) for low, high in pairwise([None, *unique, None])]
         support = tuple(range(len(steps)))
         name = "interval of " + " + ".join(rv.data for rv, _ in form)
         static = all(self.variables[rv.data].static for rv, _ in form)
@@ -325,6 +376,13 @@ class _Finder:
             square = arithmetic("mul", s, s)
             variance = arithmetic("add", variance, arithmetic("mul", const(factor**2), square))
         return "normal", (mean, arithmetic("sqrt", variance)), guard
+
+
+def _mass(family: str, params: tuple[Expr, ...], low: Expr | None, high: Expr | None) -> Expr:
+    """The probability of an interval."""
+    ends = [end for end in (low, high) if end is not None]
+    known = (low is not None, high is not None)
+    return make("mass", (*ends, *params), (family, known), Real(0, 1))
 
 
 def _point(threshold: Expr, strict: bool, whole: bool) -> Expr:

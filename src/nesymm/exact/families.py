@@ -121,6 +121,10 @@ def _where(xp: Any, inside: Array, value: Array) -> Array:
     return xp.where(inside, value, -xp.inf)
 
 
+def _whole(xp: Any, x: Array) -> Array:
+    return (x >= 0) & (xp.floor(x) == x)
+
+
 _LOG_DENSITY: dict[str, Callable[..., Array]] = {
     "normal": _normal,
     "uniform": lambda xp, sp, x, a, b: _where(xp, (x >= a) & (x <= b), -xp.log((b - a) * 1.0)),
@@ -136,9 +140,11 @@ _LOG_DENSITY: dict[str, Callable[..., Array]] = {
         - sp.betaln(a, b),
     ),
     "poisson": lambda xp, sp, x, r: _where(
-        xp, x >= 0, sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
+        xp, _whole(xp, x), sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
     ),
-    "geometric": lambda xp, sp, x, p: _where(xp, x >= 0, sp.xlog1py(x * 1.0, -p) + xp.log(p)),
+    "geometric": lambda xp, sp, x, p: _where(
+        xp, _whole(xp, x), sp.xlog1py(x * 1.0, -p) + xp.log(p)
+    ),
     "laplace": lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
     "lognormal": lambda xp, sp, x, m, s: _where(
         xp,
@@ -162,7 +168,8 @@ def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
     return _LOG_DENSITY[family](xp, special(xp), x, *params)
 
 
-_CDF: dict[str, Callable[..., Array]] = {
+# P(X <= x), and P(X > x): near 0 the one is precise where 1 minus the other is not.
+_BELOW: dict[str, Callable[..., Array]] = {
     "normal": lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),
     "uniform": lambda xp, sp, x, a, b: xp.clip((x - a) / (b - a), 0.0, 1.0),
     "exponential": lambda xp, sp, x, r: -xp.expm1(-r * xp.maximum(x, 0.0)),
@@ -174,16 +181,45 @@ _CDF: dict[str, Callable[..., Array]] = {
     "geometric": lambda xp, sp, x, p: xp.where(
         x >= 0, 1 - (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 0.0
     ),
-    "laplace": lambda xp, sp, x, m, s: xp.where(
-        x < m, 0.5 * xp.exp(-xp.abs(x - m) / s), 1 - 0.5 * xp.exp(-xp.abs(x - m) / s)
-    ),
+    "laplace": lambda xp, sp, x, m, s: _laplace(xp, (x - m) / s),
     "lognormal": lambda xp, sp, x, m, s: xp.where(
         x > 0, sp.ndtr((xp.log(xp.where(x > 0, x, 1.0)) - m) / s), 0.0
     ),
 }
-CLOSED_FORM = frozenset(_CDF)
+_ABOVE: dict[str, Callable[..., Array]] = {
+    "normal": lambda xp, sp, x, m, s: sp.ndtr((m - x) / s),
+    "uniform": lambda xp, sp, x, a, b: xp.clip((b - x) / (b - a), 0.0, 1.0),
+    "exponential": lambda xp, sp, x, r: xp.exp(-r * xp.maximum(x, 0.0)),
+    "gamma": lambda xp, sp, x, a, r: sp.gammaincc(a * 1.0, r * xp.maximum(x, 0.0)),
+    "beta": lambda xp, sp, x, a, b: sp.betainc(b * 1.0, a * 1.0, 1 - xp.clip(x, 0.0, 1.0)),
+    "poisson": lambda xp, sp, x, r: xp.where(
+        x >= 0, sp.gammainc(xp.floor(xp.maximum(x, 0.0)) + 1.0, r * 1.0), 1.0
+    ),
+    "geometric": lambda xp, sp, x, p: xp.where(
+        x >= 0, (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 1.0
+    ),
+    "laplace": lambda xp, sp, x, m, s: _laplace(xp, (m - x) / s),
+    "lognormal": lambda xp, sp, x, m, s: xp.where(
+        x > 0, sp.ndtr((m - xp.log(xp.where(x > 0, x, 1.0))) / s), 1.0
+    ),
+}
+CLOSED_FORM = frozenset(_BELOW)
 
 
-def cdf(xp: Any, family: str, params: tuple, x: Array) -> Array:
-    """P(X <= x)."""
-    return _CDF[family](xp, special(xp), x, *params)
+def _laplace(xp: Any, z: Array) -> Array:
+    tail = 0.5 * xp.exp(-xp.abs(z))
+    return xp.where(z < 0, tail, 1 - tail)
+
+
+def interval_mass(
+    xp: Any, family: str, params: tuple, low: Array | None, high: Array | None
+) -> Array:
+    """P(low < X <= high); an end that is None is open."""
+    sp, below, above = special(xp), _BELOW[family], _ABOVE[family]
+    if low is None:
+        return 1.0 if high is None else below(xp, sp, high, *params)
+    if high is None:
+        return above(xp, sp, low, *params)
+    left = below(xp, sp, high, *params) - below(xp, sp, low, *params)
+    right = above(xp, sp, low, *params) - above(xp, sp, high, *params)
+    return xp.where(below(xp, sp, low, *params) < 0.5, left, right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 
@@ -14,9 +14,9 @@ from nesymm.compiler.expr import FALSE, TIME, Expr, make, postorder
 from nesymm.compiler.finish import map_expressions
 from nesymm.compiler.runtime import map_symbols
 from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, StepProgram
-from nesymm.compiler.types import BOOL
+from nesymm.compiler.types import BOOL, Int
 from nesymm.errors import Diagnostic, ProgramError
-from nesymm.exact.continuous import eliminate, substitute_observed
+from nesymm.exact.continuous import eliminate, observed_value, substitute_observed
 from nesymm.exact.formula import AND
 from nesymm.exact.propositional import Drawn, Encoding
 from nesymm.exact.weights import Weights
@@ -58,7 +58,10 @@ class Problem:
         if step.temporal:
             raise ValueError("this is for programs without time")
         self._given_step = step
-        self.step = eliminate(substitute_observed(at_start(step)))
+        # What data could say but does not is not known.
+        told = [o for o in step.observations if o.value is not None or o.name in observed]
+        step = at_start(replace(step, observations=tuple(told)))
+        self.step = eliminate(substitute_observed(step))
         self.observed = observed
         self.encoding = Encoding(self.step, worlds=worlds)
         formula = self.encoding.formula
@@ -95,12 +98,17 @@ class Problem:
         return [v for v in self.step.variables if not v.finite and v.name not in observed]
 
     def _weigh_sampled(self, variable: RandomVariable) -> int:
-        """A sampled variable with finite parents tells something about them."""
-        if not any(self.encoding.kind(e)[0] for e in variable.expressions()):
-            return self.encoding.formula.true
+        """A sampled variable whose parameters depend on finite ones tells about these.
+
+        It is drawn, and weighed, in all worlds: where its guard does not hold, too, for else
+        its density would tell about the guard.
+        """
+        encoding = self.encoding
+        params = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        if not any(encoding.kind(e)[0] for e in params):
+            return encoding.formula.true
         value = make("rv", (), variable.name, variable.type)
-        where = self.encoding.truth(variable.guard)
-        return self.encoding.weigh(variable, (), value, where)[0]
+        return encoding.weigh(variable, (), value, encoding.formula.true)[0]
 
     # ------------------------------------------------------------ evidence
 
@@ -115,8 +123,6 @@ class Problem:
         fixed: list[int] = []
         mixed: list[tuple[int, int]] = []
         for observation in self.step.observations:
-            if observation.value is None and observation.name not in self.observed:
-                continue
             points, densities = self._explain(observation)
             if points == formula.false or densities == formula.false:
                 fixed.append(formula.or_([points, densities]))
@@ -157,36 +163,32 @@ class Problem:
             return (holds if observation.value else formula.not_(holds)), formula.false
         points: list[int] = []
         densities: list[int] = []
+        masses: list[int] = []
         weighed: list[int] = []
         unweighed: list[int] = []
         for branch in observation.branches:
-            here = [encoding.truth(branch.condition)]
+            where = encoding.truth(branch.condition)
+            here = [where]
             by_density = False
             for i, value in enumerate(branch.values):
+                told = observed_value(observation, i, value)
                 if value.op == "rv" and not encoding.variables[value.data].finite:
-                    by_density = True
-                    on, off = encoding.weigh(
-                        encoding.variables[value.data],
-                        (),
-                        self._told(observation, i, value),
-                        encoding.truth(branch.condition),
-                    )
-                    weighed.append(on)
-                    unweighed.append(off)
+                    variable = encoding.variables[value.data]
+                    on, off = encoding.weigh(variable, (), told, where)
+                    self._unweighed.append(off)
+                    if isinstance(variable.type, Int):
+                        masses.append(on)
+                    else:
+                        by_density = True
+                        weighed.append(on)
+                        unweighed.append(off)
                 else:
-                    same_value = eq(value, self._told(observation, i, value))
-                    here.append(encoding.truth(same_value))
+                    here.append(encoding.truth(eq(value, told)))
             (densities if by_density else points).append(formula.and_(here))
-        self._unweighed += unweighed
         return (
-            formula.and_([formula.or_(points), *unweighed]),
-            formula.and_([formula.or_(densities), *weighed]),
+            formula.and_([formula.or_(points), *masses, *unweighed]),
+            formula.and_([formula.or_(densities), *masses, *weighed]),
         )
-
-    def _told(self, observation: ObservationDecl, i: int, value: Expr) -> Expr:
-        if observation.value is None:
-            return make("input", (), (observation.name, i), value.type)
-        return const(observation.value[i])
 
     # ------------------------------------------------------------ queries
 

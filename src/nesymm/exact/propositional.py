@@ -38,7 +38,7 @@ from nesymm.exact.formula import Formula
 BUDGET = 200_000
 
 # What is evaluated at run time, with its finite arguments fixed to each of their values.
-_RUNTIME = {"input", "given", "slot", "param", "neural", "time", "cdf", "sigmoid", "softplus"}
+_RUNTIME = {"input", "given", "slot", "param", "neural", "time", "mass", "sigmoid", "softplus"}
 
 Values = dict[Any, int]  # value -> formula
 Place = Mapping[Axis, Any]

@@ -14,7 +14,7 @@ from nesymm.compiler.expr import Expr
 from nesymm.compiler.step import Param, RandomVariable
 from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError
-from nesymm.exact.families import cdf, constrain, log_density, log_masses, safe_log
+from nesymm.exact.families import constrain, interval_mass, log_density, log_masses
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named
 from nesymm.exact.propositional import Drawn, Leaf, Source, Weight
@@ -58,9 +58,11 @@ class Given:
                 return Named(low.xp.asarray(expr.data in self.inputs))
             case "rv":
                 return Named(low.xp.asarray(self._get("value of", self.drawn, expr.data)))
-            case "cdf":
-                params = tuple(k.array for k in keys[1:])
-                return Named(cdf(low.xp, expr.data, params, keys[0].array))
+            case "mass":
+                family, ends = expr.data
+                arrays = [k.array for k in keys]
+                first, last = (arrays.pop(0) if end else None for end in ends)
+                return Named(interval_mass(low.xp, family, tuple(arrays), first, last))
         raise TypeError(f"no value for `{expr.op}`")
 
     def _get(self, kind: str, table: Mapping[str, Any], name: str) -> Any:
@@ -189,4 +191,4 @@ def scalar_parameters(
     )
 
 
-__all__ = ["Given", "Weights", "density_of", "safe_log", "scalar_parameters"]
+__all__ = ["Given", "Weights", "density_of", "scalar_parameters"]

@@ -1,0 +1,1 @@
+"""Experiments on top of `nesymm`; not part of the installed package."""

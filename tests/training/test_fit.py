@@ -1,0 +1,131 @@
+"""Learning recovers what is known, by every method, and stops cleanly when it cannot."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import nesymm
+from nesymm.filtering.methods import ExactForward, RaoBlackwellised
+from nesymm.parameters import bound, free, groups
+from nesymm.training import LogEvidence, QueryLoss, TrainingError, fit
+
+HMM = """
+t(0.4)::x@0.
+t(0.7)::x@t :- x@(t-1).
+t(0.3)::x@t :- \\+ x@(t-1).
+t(0.7)::o@t :- x@t.
+t(0.3)::o@t :- \\+ x@t.
+observe(o@t).
+query(x@T).
+"""
+TRUE = {"x": 0.8, "x.2": 0.9, "x.3": 0.1, "o": 0.95, "o.2": 0.1}
+
+
+def simulate(n: int, steps: int, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.random(n) < TRUE["x"]
+    seen = []
+    for t in range(steps):
+        if t:
+            x = rng.random(n) < np.where(x, TRUE["x.2"], TRUE["x.3"])
+        seen.append(rng.random(n) < np.where(x, TRUE["o"], TRUE["o.2"]))
+    return {"o": np.stack(seen, 1).astype(float), "last": x.astype(float)}
+
+
+def test_both_engines_learn_the_same() -> None:
+    data = simulate(400, 10, seed=0)
+    test = {"o": simulate(400, 10, seed=1)["o"]}
+    model = nesymm.compile(HMM)
+    reached = {}
+    for method in (ExactForward(), RaoBlackwellised(particles=30)):
+        fitted = fit(
+            model, {"o": data["o"]}, method=method, epochs=15, optimizer=optax.adam(0.05),
+            progress=False,
+        )  # fmt: skip
+        reached[type(method)] = float(fitted.model.log_evidence(test, method="exact").mean())
+    true = float(nesymm.compile(HMM, parameters=TRUE).log_evidence(test, method="exact").mean())
+    start = float(model.log_evidence(test, method="exact").mean())
+    exact, particles = reached.values()
+    assert start < true - 1
+    assert exact == pytest.approx(true, abs=0.05)
+    assert particles == pytest.approx(exact, abs=0.05)
+
+
+def test_a_query_loss_learns_from_labels_where_there_are_some() -> None:
+    data = simulate(300, 6, seed=2)
+    data["last"][::2] = np.nan
+    model = nesymm.compile(HMM)
+    terms = (LogEvidence(weight=0.1), QueryLoss("x@T", "last"))
+    fitted = fit(
+        model, data, objective=terms, method="exact", epochs=10, optimizer=optax.adam(0.05),
+        progress=False,
+    )  # fmt: skip
+    assert fitted.history[-1]["loss"] < fitted.history[0]["loss"]
+    test = simulate(300, 6, seed=3)
+
+    def right(m: nesymm.Model) -> float:
+        p = m.filter({"o": test["o"]}, method="exact").final["x@T"]
+        return float(np.mean((p > 0.5) == (test["last"] > 0.5)))
+
+    assert right(fitted.model) >= right(model) - 0.02
+
+
+def test_early_stopping_returns_the_best() -> None:
+    data = {"o": simulate(60, 5, seed=4)["o"]}
+    held_out = {"o": simulate(60, 5, seed=5)["o"]}
+    fitted = fit(
+        nesymm.compile(HMM), data, method="exact", validation=held_out, patience=2, epochs=60,
+        batch_size=20, optimizer=optax.adam(0.3), progress=False,
+    )  # fmt: skip
+    losses = [row["validation"] for row in fitted.history]
+    assert fitted.stopped.startswith("no better") and len(losses) < 60
+    again = -float(fitted.model.log_evidence(held_out, method="exact").mean())
+    assert again == pytest.approx(min(losses), abs=1e-4)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_last_good_model() -> None:
+    def net(x: jax.Array) -> jax.Array:
+        return jnp.where(x > 3, jnp.nan, 0.0)[None]
+
+    program = ":- input(u(X)@t).\n:- network(net, 1).\nx@t ~ bernoulli(net(X)) :- u(X)@t.\n"
+    program += "t(0.7)::o@t :- x@t.\nt(0.2)::o@t :- \\+ x@t.\nobserve(o@t).\n"
+    model = nesymm.compile(program, networks={"net": net})
+    u = np.zeros((40, 2))
+    u[7] = 5.0
+    with pytest.raises(TrainingError, match=r"epoch 0, batch \d") as caught:
+        fit(model, {"u": u, "o": np.ones((40, 2))}, method="exact", batch_size=10, progress=False)
+    assert all(np.isfinite(v) for v in caught.value.model.parameters.values())
+
+
+def test_parameters_stay_in_their_range_and_add_up() -> None:
+    model = nesymm.compile(
+        "t(_)::a(1); t(_)::a(2); t(0.2)::a(3).\n"
+        "x@t ~ categorical([t(_), 0.2, t(_)], [u, v, w]).\n"
+        "y@t ~ normal(t(_), t(1.5)).\nobserve(y@t).\nquery(x@t). query(a(1)).\n"
+    )
+    assert model.parameters["x"] == pytest.approx(0.4)
+    assert {g.slack for g in groups(model.step)} == {True, False}
+    numbers = free(model.step, model.parameters)
+    back = bound(model.step, numbers)
+    for name, value in model.parameters.items():
+        assert float(back[name]) == pytest.approx(value, abs=1e-6)
+    moved = bound(model.step, {n: v + 3.0 * (i - 2) for i, (n, v) in enumerate(numbers.items())})
+    assert float(moved["x"] + moved["x.2"]) == pytest.approx(0.8, abs=1e-6)
+    assert float(moved["a"] + moved["a.2"] + moved["a.3"]) < 1
+    assert float(moved["y.2"]) > 0
+
+
+def test_a_model_grows_without_losing_what_it_learnt() -> None:
+    model = nesymm.compile(
+        ":- const(n, 2).\nt(0.3, E)::p(E)@t :- between(1, n, E).\nquery(p(E)@t)."
+    )
+    model.parameters["p"] = np.array([0.1, 0.9])
+    larger = model.with_constants(n=3)
+    np.testing.assert_allclose(larger.parameters["p"], [0.1, 0.9, 0.3])
+    ruled = model.extend("observe(p(1)@0, true).")
+    assert ruled.filter({}, horizon=0).final == {} and ruled.parameters is not model.parameters
+    assert ruled.filter({}, horizon=0).filtered["p(1)@t"][0, 0] == pytest.approx(1.0)
