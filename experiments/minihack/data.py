@@ -188,12 +188,13 @@ def collect(split: Split, samples: list[Sample]) -> Dataset:
     )
 
 
-def save_trace(path: str | Path, samples: list[Sample]) -> None:
+def save_trace(path: str | Path, samples: list[Sample], grid: int) -> None:
     """What the models do not see: where everyone was, the health, and the game's messages.
 
     Arrays `agent [n, T, 2]`, `enemy [n, T, E, 2]` (ordered by row and column), `hit_points
-    [n, T]`, `messages [n, T]`, `actions [n, T-1]`, `dead [n]`, `draws [n]`. The dead have no
-    place: their coordinates are 0 from the frame of their death on.
+    [n, T]`, `turn [n, T]` (the game's clock), `messages [n, T]`, `actions [n, T-1]`, `dead
+    [n]`, `draws [n]` and `grid`. The dead have no place: their coordinates are 0 from the
+    frame of their death on.
     """
     games = [s.trajectory for s in samples]
     np.savez_compressed(
@@ -201,10 +202,12 @@ def save_trace(path: str | Path, samples: list[Sample]) -> None:
         agent=np.stack([g.agent for g in games]),
         enemy=np.stack([g.enemies for g in games]),
         hit_points=np.stack([g.hit_points for g in games]),
+        turn=np.stack([g.turn for g in games]),
         messages=np.array([g.messages for g in games]),
         actions=np.stack([s.actions for s in samples]),
         dead=np.array([g.dead for g in games]),
         draws=np.array([s.draws for s in samples]),
+        grid=np.array(grid),
     )
 
 
@@ -258,7 +261,7 @@ def main(arguments: list[str] | None = None) -> None:
                 data = data.padded_with_zeros()
             data.save(options.out / f"{name}.npz")
             if options.trace:
-                save_trace(options.trace / f"{name}_trace.npz", samples)
+                save_trace(options.trace / f"{name}_trace.npz", samples, split.grid)
             deaths = float(data.dead.mean())
             paper = PAPER_DEATHS[split.grid, split.frames, split.enemies] / 100
             progress.print(

@@ -32,6 +32,7 @@ class Trajectory:
     agent: np.ndarray  # uint8 [T, 2]
     enemies: np.ndarray  # uint8 [T, E, 2], ordered by row and column: they have no names
     hit_points: np.ndarray  # uint8 [T]
+    turn: np.ndarray  # uint8 [T]: the game's clock, from 1; it stands still at a wall
     messages: list[str]  # what the game said on the way to each frame
 
 
@@ -99,7 +100,7 @@ class Game:
         corner = np.array([stats[self._nethack.NLE_BL_Y], stats[self._nethack.NLE_BL_X]]) - agent
         at = np.zeros((frames, 2), np.uint8)
         imps = np.zeros((frames, len(enemies), 2), np.uint8)
-        hit_points = np.zeros(frames, np.uint8)
+        hit_points, turn = np.zeros(frames, np.uint8), np.zeros(frames, np.uint8)
         messages = [""] * frames
         dead = enemy_lost = False
 
@@ -109,6 +110,7 @@ class Game:
             here = (stats[self._nethack.NLE_BL_Y], stats[self._nethack.NLE_BL_X])
             at[frame] = here - corner
             hit_points[frame] = stats[self._nethack.NLE_BL_HP]
+            turn[frame] = stats[self._nethack.NLE_BL_TIME]
             messages[frame] = bytes(observation["message"]).rstrip(b"\0").decode("ascii", "replace")
             found = np.argwhere(observation["glyphs"] == self._imp) - corner
             if len(found) != len(enemies):
@@ -133,7 +135,7 @@ class Game:
                 break
         hit = np.zeros(frames, bool)
         hit[1:] = hit_points[1:] < hit_points[:-1]  # the last frame of the dead included
-        return Trajectory(hit, dead, enemy_lost, at, imps, hit_points, messages)
+        return Trajectory(hit, dead, enemy_lost, at, imps, hit_points, turn, messages)
 
     def close(self) -> None:
         self._env.close()

@@ -16,13 +16,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, event, given, note, settings
+from hypothesis import (
+    HealthCheck,
+    assume,
+    currently_in_test_context,
+    event,
+    given,
+    note,
+    settings,
+)
 from hypothesis import strategies as st
 from jax.scipy.stats import multivariate_normal, norm, poisson
 from random_programs import Case, temporal
 
 import nesymm
 from nesymm.errors import NesymmError
+from nesymm.exact.families import log_density, log_masses
 from nesymm.filtering.methods import Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.filtering.particles import plans
 
@@ -102,7 +111,9 @@ def unbiased(
     keys: int = 64,
     horizon: int | None = None,
 ) -> None:
-    value, slopes = jax.value_and_grad(truth)(numbers(model.parameters))
+    value, slopes = jax.jit(jax.value_and_grad(truth))(numbers(model.parameters))
+    if currently_in_test_context():
+        assume(value > 0)
     found = evidence_slopes(model, data, method, batch, keys, horizon)
     agree([v for v, _ in found], value, "evidence")
     for name in slopes:
@@ -159,8 +170,11 @@ def differences(function: Callable, parameters: dict[str, Any], width: float = 1
 
 
 def like_differences(function: Callable, parameters: dict[str, Any]) -> None:
-    slopes = jax.jit(jax.grad(function))(parameters)
-    expected = differences(jax.jit(function), parameters)
+    run = jax.jit(jax.value_and_grad(function))
+    value, slopes = run(parameters)
+    if currently_in_test_context():
+        assume(value > 0)
+    expected = differences(lambda p: run(p)[0], parameters)
     for path, slope in jax.tree.leaves_with_path(slopes):
         other = expected
         for step in path:
@@ -174,11 +188,13 @@ def check_exact(case: Case) -> None:
     assume(model.parameters)
     event(f"{len(model.parameters)} parameters")
     evidence = exact_evidence(model, case.data, case.horizon)
-    at = numbers(model.parameters)
-    assume(0 < float(evidence(at)) < 1)
-    like_differences(evidence, at)
+    like_differences(evidence, numbers(model.parameters))
 
 
+# Programs with something to learn from something that is seen.
+OBSERVED = temporal().filter(
+    lambda c: learnable(c.source) != c.source and bool(re.search("observe|evidence", c.source))
+)
 RANDOM = {
     "deadline": None,
     "derandomize": True,
@@ -187,15 +203,15 @@ RANDOM = {
 }
 
 
-@settings(max_examples=3, **RANDOM)
-@given(temporal())
+@settings(max_examples=2, **RANDOM)
+@given(OBSERVED)
 def test_exact_slopes_of_random_programs_are_finite_differences(case: Case) -> None:
     check_exact(case)
 
 
 @pytest.mark.slow
 @settings(max_examples=60, **RANDOM)
-@given(temporal())
+@given(OBSERVED)
 def test_exact_slopes_of_many_random_programs_are_finite_differences(case: Case) -> None:
     check_exact(case)
 
@@ -292,7 +308,6 @@ def check_unbiased(case: Case, method: Method) -> None:
     model = nesymm.compile(learnable(case.source))
     assume(model.parameters)
     truth = exact_evidence(model, case.data, case.horizon)
-    assume(0 < float(truth(numbers(model.parameters))) < 1)
     unbiased(model, case.data, truth, method, horizon=case.horizon)
 
 
@@ -300,14 +315,14 @@ METHOD = st.sampled_from([p.values[0] for p in METHODS])
 
 
 @settings(max_examples=2, **RANDOM)
-@given(temporal(), METHOD)
+@given(OBSERVED, METHOD)
 def test_slopes_of_random_programs_are_unbiased(case: Case, method: Method) -> None:
     check_unbiased(case, method)
 
 
 @pytest.mark.slow
 @settings(max_examples=30, **RANDOM)
-@given(temporal(), METHOD)
+@given(OBSERVED, METHOD)
 def test_slopes_of_many_random_programs_are_unbiased(case: Case, method: Method) -> None:
     check_unbiased(case, method)
 
@@ -606,27 +621,28 @@ def test_slopes_of_sequences_of_different_lengths_are_unbiased() -> None:
     weights = [CELLS > 0, CELLS > 0, CELLS <= 0]
     found = tangents(means, model.parameters, 64)
     for i in range(3):
-        truth = jax.grad(lambda p, n=i + 1: chain_on_grid(p, weights[:n]))(
+        truth = jax.jit(jax.grad(lambda p, n=i + 1: chain_on_grid(p, weights[:n])))(
             numbers(model.parameters)
         )
         for name, slope in truth.items():
             agree(list(found[name].reshape(-1, 3)[:, i]), slope, f"{name} after {i + 1} steps")
 
 
-@pytest.mark.parametrize("name", ["poisson", pytest.param("geometric", marks=pytest.mark.slow)])
-def test_whole_numbers_that_are_seen_have_slopes(name: str) -> None:
-    text = f"n(N)@t ~ {name}(t(0.4)).  observe(n@t)."
-    model = nesymm.compile(text)
-    found = jax.grad(
-        lambda p: model.log_evidence({"n": [[2, 0, 1]]}, parameters=p, method="exact")[0]
-    )(model.parameters)
-    expected = 3 / 0.4 - 3 if name == "poisson" else 3 / 0.4 - 3 / 0.6
-    assert found["n"] == pytest.approx(expected)
-    binomial = nesymm.compile("n(N)@t ~ binomial(3, t(0.4)).  observe(n@t).")
-    found = jax.grad(
-        lambda p: binomial.log_evidence({"n": [[2, 0, 1]]}, parameters=p, method="exact")[0]
-    )(binomial.parameters)
-    assert found["n"] == pytest.approx(3 / 0.4 - 6 / 0.6)
+def test_masses_of_whole_numbers_have_slopes() -> None:
+    values = jnp.asarray([2, 0, 1])
+
+    def rate(r: Any) -> Any:
+        return jnp.sum(log_density(jnp, "poisson", (r,), values))
+
+    def chance(p: Any) -> Any:
+        return jnp.sum(log_density(jnp, "geometric", (p,), values))
+
+    def twice(p: Any) -> Any:
+        return log_masses(jnp, "binomial", (3, p), (0, 1, 2, 3), False)[2]
+
+    assert jax.grad(rate)(0.4) == pytest.approx(3 / 0.4 - 3)
+    assert jax.grad(chance)(0.4) == pytest.approx(3 / 0.4 - 3 / 0.6)
+    assert jax.grad(twice)(0.4) == pytest.approx(2 / 0.4 - 1 / 0.6)
 
 
 # ---------------------------------------------------------------- the logarithm
@@ -761,7 +777,7 @@ def test_a_baseline_makes_slopes_vary_less(program: str) -> None:
         estimator: {
             name: slopes.std()
             for name, slopes in answer_slopes(
-                program, independent(16), estimator, 4, 1, 2000
+                program, independent(16), estimator, 2, 1, 2000
             ).items()
         }
         for estimator in ("rloo", "score")
@@ -770,9 +786,9 @@ def test_a_baseline_makes_slopes_vary_less(program: str) -> None:
         assert spread["rloo"][name] < plain or plain == 0, name
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", ["weather", pytest.param("walk", marks=pytest.mark.slow)])
 def test_exact_slopes_do_not_vary(program: str) -> None:
-    found = answer_slopes(program, ExactForward(), "surrogate", 3, 3, 2)
+    found = answer_slopes(program, ExactForward(), "surrogate", 2, 3, 2)
     for slopes in found.values():
         assert np.ptp(slopes) == 0
 

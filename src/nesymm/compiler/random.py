@@ -19,6 +19,7 @@ from nesymm.compiler.algebra import (
     exclusive,
     is_const,
     le,
+    lt,
     not_,
 )
 from nesymm.compiler.axes import case, lookup, substitute
@@ -318,6 +319,9 @@ class Variables:
         span = lit.clause.span
         params, neural = self.parameters(family, raw, span, lit.clause.head.time is not None)
         type_, support = self.support(family, params, span)
+        if not neural:
+            for message, wrong in _wrong_parameters(family, params):
+                self.host.must_not(message, and_(answer.condition, wrong))
         loose = {a for p in params for e in (p if isinstance(p, tuple) else (p,)) for a in e.axes}
         if loose - set(identity.axes):
             fail(
@@ -640,6 +644,26 @@ class Variables:
             table = Table(f"{rv.data}.{i + 1}", (domain,), {(k,): v for k, v in enumerate(column)})
             out.append(lookup(table, rv))
         yield tuple(out), TRUE
+
+
+def _wrong_parameters(family: Family, params: tuple[Param, ...]) -> Iterator[tuple[str, Expr]]:
+    """What must not hold of parameters that are only known in a run, and why."""
+    for name, constraint, param in zip(family.params, family.constraints, params, strict=True):
+        if not isinstance(param, Expr) or not isinstance(param.type, Int | Real):
+            continue
+        if param.op in ("param", "softplus", "sigmoid"):
+            continue  # learnt and mapped to what it must be
+        low, high = param.type.lo, param.type.hi
+        if constraint == "positive" and low <= 0:
+            yield f"the {name} of {family.name} is not positive", le(param, const(0))
+        if constraint == "unit" and not 0 <= low <= high <= 1:
+            inside = and_(le(const(0), param), le(param, const(1)))
+            yield "a probability is not between 0 and 1", not_(inside)
+    if family.name in ("uniform", "uniform_int"):
+        first, last = params
+        if isinstance(first, Expr) and isinstance(last, Expr):
+            empty = (le if family.name == "uniform" else lt)(last, first)
+            yield f"the bounds of {family.name} leave nothing between them", empty
 
 
 def _head_text(head: Atom) -> str:

@@ -92,9 +92,10 @@ def substitute_observed(step: StepProgram) -> StepProgram:
         )
         for old, new in zip(step.observations, changed.observations, strict=True)
     )
+    changed = replace(changed, observations=kept)
     used = {node.data for node in leaves(changed.roots(), "rv")}
     added = tuple(v for v in unobserved if v.name in used)
-    return replace(changed, variables=(*changed.variables, *added), observations=kept)
+    return replace(changed, variables=(*changed.variables, *added))
 
 
 def _observed_variables(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError
 
 Array = Any
@@ -54,6 +55,25 @@ def constrain(xp: Any, constraint: str, raw: Array) -> Array:
             return raw
 
 
+def sound(xp: Any, family: str, params: tuple) -> tuple:
+    """The parameters, with others in the place of those that make no sense.
+
+    Such parameters belong to worlds in which the variable is not drawn, where any will do,
+    or to worlds that must not happen.
+    """
+    out = list(params)
+    for i, constraint in enumerate(FAMILIES[family].constraints[: len(params)]):
+        if constraint == "positive":
+            out[i] = xp.where(out[i] > 0, out[i], 1.0)
+        elif constraint == "unit":
+            out[i] = xp.where((out[i] >= 0) & (out[i] <= 1), out[i], 0.5)
+    if family == "uniform":
+        out[1] = xp.where(out[1] > out[0], out[1], out[0] + 1.0)
+    elif family == "uniform_int":
+        out[0] = xp.minimum(out[0], out[1])
+    return tuple(out)
+
+
 # ---------------------------------------------------------------- finite families
 
 
@@ -79,12 +99,12 @@ def log_masses(
         case "categorical":
             return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1) * 1.0, floor)
         case "uniform_int":
-            low, high = params
+            low, high = sound(xp, family, params)
             values = xp.asarray(outcomes)
             inside = (values >= low) & (values <= high)
             return xp.where(inside, -xp.log((high - low + 1) * 1.0), -xp.inf)
         case "binomial":
-            n, p = params
+            n, p = sound(xp, family, params)
             # Whole numbers have no slopes, and JAX refuses them in `xlogy`.
             values = xp.asarray(outcomes) * 1.0
             sp = special(xp)

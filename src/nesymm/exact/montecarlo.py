@@ -14,7 +14,7 @@ import numpy as np
 from nesymm.compiler.expr import Expr
 from nesymm.compiler.step import RandomVariable
 from nesymm.distributions import FAMILIES
-from nesymm.exact.families import constrain, log_masses
+from nesymm.exact.families import constrain, log_masses, sound
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, expand
 from nesymm.exact.weights import Given
@@ -75,7 +75,8 @@ class _Sampler:
                 constrain(jnp, c, x) for c, x in zip(family.constraints, columns, strict=True)
             ]
         else:
-            values = [low.value(p).array for p in variable.params if isinstance(p, Expr)]
+            known = tuple(low.value(p).array for p in variable.params if isinstance(p, Expr))
+            values = list(sound(jnp, variable.family, known))
         return [jnp.broadcast_to(v, (self.n,)) for v in values]
 
     def _draw_finite(self, low: Lowering, variable: RandomVariable, key: Any) -> Named:
@@ -150,6 +151,7 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
             values = np.asarray(solver.backend(rank).log_values(log_weights, jnp))
             relative = values - values[:, :1]
             if np.any(relative[:, 1] > -np.inf):
+                solver.refuse_faults(log_weights, rank, jnp)
                 break
         else:
             raise impossible(

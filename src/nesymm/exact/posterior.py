@@ -52,14 +52,24 @@ def impossible(problem: Problem, message: str) -> Impossible:
 
 def refuse_impossible(problem: Problem, log_evidence: Any) -> None:
     """Raise if the log-evidence, a JAX number, is known to be that of no world."""
+    if _known(log_evidence == -np.inf):
+        raise impossible(problem, _PROBABILITY_ZERO)
+
+
+def _known(truth: Any) -> bool:
+    """Whether a truth of JAX holds; no where it is known only when a compiled function runs,
+    which cannot raise."""
     import jax
 
     try:
-        is_impossible = bool(log_evidence == -np.inf)
+        return bool(truth)
     except jax.errors.ConcretizationTypeError:
-        return  # known only when the compiled function runs, which cannot raise
-    if is_impossible:
-        raise impossible(problem, _PROBABILITY_ZERO)
+        return False
+
+
+class Forbidden(NesymmError):
+    """Something that must not happen is possible given the evidence: clauses that disagree
+    about a value, a probability above 1."""
 
 
 class Intractable(NesymmError):
@@ -153,6 +163,7 @@ class Solver:
     reason: str
     backends: list[Backend]
     _worlds: dict[int, Backend] = field(default_factory=dict, repr=False)
+    _faults: dict[int, Backend] = field(default_factory=dict, repr=False)
 
     @classmethod
     def compile(cls, problem: Problem, method: str = "auto") -> Solver:
@@ -165,6 +176,36 @@ class Solver:
             roots = self.problem.roots(self.problem.evidences[len(self.backends)])
             self.backends.append(build(self.problem, self.method, roots))
         return self.backends[rank]
+
+    def refuse_parameters(self, given: Given) -> None:
+        """Raise if a learnable parameter has a value that it cannot have."""
+        for parameter in self.problem.step.parameters:
+            if parameter.name not in given.parameters:
+                continue
+            value = given.parameters[parameter.name]
+            match parameter.constraint:
+                case "unit" | "simplex":
+                    inside, must = (value >= 0) & (value <= 1), "lie between 0 and 1"
+                case "positive":
+                    inside, must = value > 0, "be positive"
+                case _:
+                    continue
+            if _known(~np.all(inside) if isinstance(inside, np.ndarray) else inside == False):
+                raise Forbidden(f"the parameter {parameter.name} must {must}, it is {value}")
+
+    def refuse_faults(self, log_weights: Any, rank: int, xp: Any = np) -> None:
+        """Raise if what must not happen is possible, given the evidence of a precedence."""
+        faults, formula = self.problem.faults, self.problem.encoding.formula
+        if not faults:
+            return
+        if rank not in self._faults:
+            evidence = self.problem.evidences[rank]
+            roots = [formula.and_([evidence, fault]) for _, fault in faults]
+            self._faults[rank] = build(self.problem, self.method, roots)
+        possible = self._faults[rank].log_values(log_weights, xp) > -np.inf
+        for i, (message, _) in enumerate(faults):
+            if _known(possible[..., i].any()):
+                raise Forbidden(message)
 
     def most_probable(self, given: Given) -> tuple[np.ndarray, float]:
         """The most probable assignment of `problem.worlds` and its log-weight.
@@ -230,12 +271,9 @@ class Solver:
         """The log-weights of the circuit's literals for given parameters, networks and data."""
         return np.asarray(self.problem.weights(given or Given()))
 
-    def log_values(self, given: Given, xp: Any = np, rank: int = 0) -> Any:
-        """Log-values of the roots: prior, evidence, evidence and each query."""
-        return self.backend(rank).log_values(self.problem.weights(given, xp), xp)
-
     def differentiable_log_values(self, given: Given) -> Any:
-        """The same in JAX, with gradients that are right where weights are zero, too."""
+        """Log-values of the roots in JAX, with gradients that are right where weights are
+        zero, too."""
         import jax
         import jax.numpy as jnp
 
@@ -248,6 +286,8 @@ class Solver:
             # What is impossible has no slope, and -inf minus -inf is not a number.
             slopes = jnp.where(jnp.isfinite(slopes), slopes, 0.0)
             here = jax.lax.stop_gradient(values) + slopes - jax.lax.stop_gradient(slopes)
+            if _known(values[EVIDENCE] > -jnp.inf):
+                self.refuse_faults(jax.lax.stop_gradient(exact), rank, jnp)
             found = here if found is None else jnp.where(values[EVIDENCE] > -jnp.inf, here, found)
         return found
 
@@ -389,8 +429,10 @@ def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) ->
         from nesymm.exact.montecarlo import estimate
 
         return estimate(solver, given, samples, seed)
+    weights = solver.weights(given)
     for rank in range(len(solver.problem.evidences)):
-        values = np.asarray(solver.log_values(given, np, rank))
+        values = np.asarray(solver.backend(rank).log_values(weights, np))
         if values[EVIDENCE] > -np.inf:
+            solver.refuse_faults(weights, rank)
             return Posterior(solver, given, rank, values)
     raise impossible(solver.problem, _PROBABILITY_ZERO)

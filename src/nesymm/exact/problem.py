@@ -17,6 +17,7 @@ from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, Ste
 from nesymm.compiler.types import BOOL, Int
 from nesymm.errors import Diagnostic, ProgramError
 from nesymm.exact.continuous import eliminate, observed_value, substitute_observed
+from nesymm.exact.enumerate import can_hold
 from nesymm.exact.formula import AND
 from nesymm.exact.propositional import Drawn, Encoding
 from nesymm.exact.weights import Weights
@@ -76,6 +77,8 @@ class Problem:
             Asked(name, formula.or_([a.formula for a in ways]), all(a.possible for a in ways))
             for name, ways in found.items()
         ]
+        # What must not happen: messages, and the formulas under which it does.
+        self.faults = [] if worlds else self._faults()
         self.rules = self.encoding.rules()
 
     @cached_property
@@ -217,6 +220,10 @@ class Problem:
             terms = map_symbols(query.template, lambda _: next(values))  # noqa: B023
             found.setdefault(query.answer(terms), []).append(here)
         return [Asked(name, formula.or_(ways), possible=True) for name, ways in found.items()]
+
+    def _faults(self) -> list[tuple[str, int]]:
+        found = [(flag.message, self.encoding.truth(flag.condition)) for flag in self.step.flags]
+        return [(message, f) for message, f in found if can_hold(self.encoding.formula, f)]
 
     def roots(self, evidence: int) -> list[int]:
         formula = self.encoding.formula

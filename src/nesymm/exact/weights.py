@@ -14,7 +14,7 @@ from nesymm.compiler.expr import Expr
 from nesymm.compiler.step import Param, RandomVariable
 from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError
-from nesymm.exact.families import constrain, interval_mass, log_density, log_masses
+from nesymm.exact.families import constrain, interval_mass, log_density, log_masses, sound
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named
 from nesymm.exact.propositional import Drawn, Leaf, Source, Weight
@@ -62,7 +62,8 @@ class Given:
                 family, ends = expr.data
                 arrays = [k.array for k in keys]
                 first, last = (arrays.pop(0) if end else None for end in ends)
-                return Named(interval_mass(low.xp, family, tuple(arrays), first, last))
+                params = sound(low.xp, family, tuple(arrays))
+                return Named(interval_mass(low.xp, family, params, first, last))
         raise TypeError(f"no value for `{expr.op}`")
 
     def _get(self, kind: str, table: Mapping[str, Any], name: str) -> Any:
@@ -182,7 +183,8 @@ def scalar_parameters(
     """The parameters of an infinite family, networks mapped to their constraints."""
     family = FAMILIES[variable.family]
     if not variable.neural:
-        return tuple(low.value(p).array for p in params if isinstance(p, Expr))
+        known = tuple(low.value(p).array for p in params if isinstance(p, Expr))
+        return sound(low.xp, variable.family, known)
     whole = low.value(params[0]).array  # type: ignore[arg-type]
     columns = low.xp.split(whole, len(family.params), axis=-1)
     return tuple(

@@ -235,7 +235,7 @@ def run(
     middle = jax.tree.map(lambda x: x[1:end], arrays["timed"])
     step_body: Any = body
     if settings.estimator is not None:
-        step_body = jax.checkpoint(body, prevent_cse=False, policy=save_draws)
+        step_body = body
     first = replace(outcome, state=state if settings.record else None)
     first = jax.tree.map(lambda x: x[None], first)
     state, outs = jax.lax.scan(step_body, state, (times, middle))

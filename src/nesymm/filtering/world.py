@@ -288,7 +288,9 @@ class Tables(Lowering):
         """The same condition as a choice of its own."""
         if cells(condition.dims) <= 2:
             return condition
-        axes = tuple(d for d in condition.dims if isinstance(d, Axis))
+        # A condition over choices of a plate lives in the plate, though it has no such axis.
+        plates = [a for d in choices(condition.dims) for a in d.plates]
+        axes = union([[d for d in condition.dims if isinstance(d, Axis)], plates])
         dim = Choice("aux", len(self.factors), axes, 2)
         truth = Named(jnp.asarray([False, True]), (dim,))
         self.factors.append(log_truth(apply(jnp, jnp.equal, truth, condition), self.real))
