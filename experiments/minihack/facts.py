@@ -1,4 +1,4 @@
-"""Measures the rules of the game on traced trajectories with one enemy.
+"""Measures the rules of the game on traced trajectories.
 
     python -m experiments.minihack.data --only N10T10E1train --out OUT --trace OUT
     python -m experiments.minihack.facts OUT/N10T10E1train_trace.npz
@@ -20,7 +20,7 @@ from experiments.minihack.game import MOVES
 
 @dataclass(frozen=True)
 class Steps:
-    """All steps of all trajectories, one after the other; positions are int [n, 2]."""
+    """All steps of all trajectories. Positions are int [n, 2], those of enemies [n, E, 2]."""
 
     number: np.ndarray  # 1 for the step out of the first frame
     turns: np.ndarray  # how many turns the game's clock had counted before the step
@@ -54,12 +54,13 @@ class Steps:
 
     @property
     def stayed(self) -> np.ndarray:
-        """The enemy stayed. It did where it killed."""
-        return self.death | (self.enemy_after == self.enemy).all(axis=1)
+        """The enemies stayed. One that killed did."""
+        return self.death | (self.enemy_after == self.enemy).all(axis=(1, 2))
 
+    @property
     def distance(self) -> np.ndarray:
-        """From the enemy, before its move, to the agent, after its own (Chebyshev)."""
-        return np.abs(self.agent_after - self.enemy).max(axis=1)
+        """From the enemies, before their move, to the agent, after its own (Chebyshev; [n, E])."""
+        return np.abs(self.agent_after[:, None] - self.enemy).max(axis=2)
 
 
 def steps(path: str | Path) -> Steps:
@@ -69,14 +70,11 @@ def steps(path: str | Path) -> Steps:
         health = trace["hit_points"].astype(int)
         turns = trace["turn"].astype(int) - 1
         actions, messages, grid = trace["actions"], trace["messages"], int(trace["grid"])
-    if enemy.shape[2] != 1:
-        raise ValueError(f"{path} has {enemy.shape[2]} enemies; the facts are about one")
-    enemy = enemy[:, :, 0]
     lives = health[:, :-1] > 0
     before, after = agent[:, :-1], agent[:, 1:]
     goal = np.clip(before + MOVES[actions], 1, grid)
     death = health[:, 1:] == 0
-    attack = (goal == enemy[:, :-1]).all(axis=-1)
+    attack = (goal[:, :, None] == enemy[:, :-1]).all(axis=-1).any(axis=-1)
     by_rule = np.where(attack[..., None], before, goal)
     return Steps(
         number=np.broadcast_to(np.arange(1, lives.shape[1] + 1), lives.shape)[lives],
@@ -111,8 +109,12 @@ def said(some: Steps, *words: str) -> np.ndarray:
 
 
 def facts(every: Steps) -> Iterator[tuple[str, str]]:
-    near = every.distance() == 1
-    alive = every[~every.death]
+    yield from clock(every)
+    yield from alone(every) if every.enemy.shape[1] == 1 else crowd(every)
+
+
+def clock(every: Steps) -> Iterator[tuple[str, str]]:
+    """How the agent moves, and when time passes."""
     yield "steps", str(len(every))
     went = (every.agent_after == every.goal).all(axis=1)
     yield "the agent went where its action leads (walls considered)", share(went)
@@ -131,13 +133,18 @@ def facts(every: Steps) -> Iterator[tuple[str, str]]:
     first = every[every.passed & (every.turns == 0)]
     yield "the first turn of the clock: the imp moved or hit", share(~first.stayed | first.hit)
 
+
+def alone(every: Steps) -> Iterator[tuple[str, str]]:
+    """What the only enemy does."""
+    near = every.distance[:, 0] == 1
+    alive = every[~every.death]
     yield "adjacent before the imp's move: hit", share(every[near].hit)
-    yield "hits that this condition explains", share(near[every.hit])
+    yield "hits that adjacency before the imp's move explains", share(near[every.hit])
     due = every.passed & (every.turns > 0)
     yield "adjacent, on the imp's turn: hit", share(every[near & due].hit)
-    yield "hits that this condition explains ", share((near & due)[every.hit])
-    early = np.abs(every.agent - every.enemy).max(axis=1) == 1
-    yield "hits explained by adjacency before the agent's move", share(early[every.hit])
+    yield "hits that adjacency on the imp's turn explains", share((near & due)[every.hit])
+    early = np.abs(every.agent - every.enemy[:, 0]).max(axis=1) == 1
+    yield "hits that adjacency before the agent's move explains", share(early[every.hit])
     close = every[near & due]
     yield "adjacent, on the imp's turn: the imp stayed", share(close.stayed)
     yield "… stayed: hit", share(close[close.stayed].hit)
@@ -158,24 +165,26 @@ def facts(every: Steps) -> Iterator[tuple[str, str]]:
         share(~struck[said(struck, "You hit", "You stab")].stayed),
     )
 
-    wound = (every.health - every.health_after)[every.hit & ~every.death]
-    for points in range(1, int(wound.max()) + 1):
-        yield f"a hit that did not kill took {points}", share(wound == points)
-    strong = alive[(alive.health > 4) & alive.hit]
-    for points in range(1, 5):
-        yield (
-            f"a hit on more than 4 hit points took {points}",
-            share(strong.health - strong.health_after == points),
-        )
+    for what, some in (
+        ("that did not kill", every[every.hit & ~every.death]),
+        ("on more than 4 hit points", every[every.hit & (every.health > 4)]),
+    ):
+        lost = some.health - some.health_after
+        for points in range(1, 5):
+            yield f"a hit {what} took {points}", share(lost == points)
+        yield f"a hit {what} took more", share(lost > 4)
     healed = alive[alive.health_after > alive.health]
     yield "steps in which health rose", str(len(healed))
     yield "… on these turns of the clock", count(healed.turns_after)
     yield "… in these steps", count(healed.number)
-    chance = alive[alive.passed & (alive.turns_after == 14) & (alive.health < 12) & ~alive.hit]
-    yield "turn 14, wounded, no hit: health rose", share(chance.health_after > chance.health)
+    healing = alive[alive.passed & (alive.turns_after == 14) & (alive.health < 12) & ~alive.hit]
+    rose = healing.health_after > healing.health
+    yield "turn 14, wounded, health did not drop: it rose", share(rose)
+    yield "… it did not rise: the message is of a hit", share(said(healing[~rose], "hits"))
 
     far = every[~near & due & ~every.death]
-    length = np.abs(far.enemy_after - far.enemy).max(axis=1)
+    went = (far.enemy_after - far.enemy)[:, 0]
+    length = np.abs(went).max(axis=1)
     for cells in range(int(length.max()) + 1):
         yield f"not adjacent, on its turn: the imp moved {cells} cells", share(length == cells)
     stuck = far[length == 0]
@@ -183,24 +192,58 @@ def facts(every: Steps) -> Iterator[tuple[str, str]]:
         "… did not move: it drank, read, zapped or put on something",
         share(said(stuck, "drinks", "reads", "zaps", "puts on", "wields", "imp looks", "seems")),
     )
-    moved = far[length == 1]
-    yield (
-        "… moved one cell: diagonally",
-        share((np.abs(moved.enemy_after - moved.enemy) == 1).all(axis=1)),
-    )
-    gain = np.abs(moved.agent_after - moved.enemy_after).max(axis=1) - moved.distance()
+    moved, went = far[length == 1], went[length == 1]
+    yield "… moved one cell: diagonally", share((np.abs(went) == 1).all(axis=1))
+    gain = np.abs(moved.agent_after - moved.enemy_after[:, 0]).max(axis=1) - moved.distance[:, 0]
     for change in (-1, 0, 1):
         yield f"… moved one cell: its Chebyshev distance changed by {change}", share(gain == change)
-    straight = np.sign(moved.agent_after - moved.enemy)
+    now = np.sign(moved.agent_after - moved.enemy[:, 0])
     yield (
         "… moved one cell: by the sign of the difference in both axes",
-        share((moved.enemy_after - moved.enemy == straight).all(axis=1)),
+        share((went == now).all(axis=1)),
     )
-    stale = np.sign(moved.agent - moved.enemy)
+    old = np.sign(moved.agent - moved.enemy[:, 0])
     yield (
         "… the same towards where the agent was before its own move",
-        share((moved.enemy_after - moved.enemy == stale).all(axis=1)),
+        share((went == old).all(axis=1)),
     )
+
+
+def crowd(every: Steps) -> Iterator[tuple[str, str]]:
+    """What several enemies do."""
+    due = every[every.passed & (every.turns > 0)]
+    near = (due.distance == 1).sum(axis=1)
+    for k in range(due.enemy.shape[1] + 1):
+        yield f"{k} adjacent, on the imps' turn: hit", share(due[near == k].hit)
+    lost = due.health - due.health_after
+    yield "hits that did not kill and took more than 4", share((lost > 4)[due.hit & ~due.death])
+
+    clear, blocked = [], []
+    for k in np.flatnonzero(~due.death):
+        agent, before, close = due.agent_after[k], due.enemy[k], due.distance[k] == 1
+        goals = np.where(close[:, None], before, before + np.sign(agent - before))
+        taken, wanted, after = places(before), places(goals), places(due.enemy_after[k])
+        met = taken & places(goals[~close])
+        if not met and len(wanted) == len(goals):
+            clear.append(after == wanted)
+        elif len(goals) == 2 and close.sum() == 1:  # the other one is at the agent already
+            (mover,) = before[~close]
+            around = places(mover + np.array(list(np.ndindex(3, 3))) - 1)
+            length = {c: int(((agent - c) ** 2).sum()) for c in around - met - places(mover[None])}
+            (went,) = after - met if len(after - met) == 1 else [(0, 0)]
+            blocked.append(length.get(went) == min(length.values()))
+    yield (
+        "no imp in another's way: each stays if adjacent, else goes straight",
+        share(np.array(clear)),
+    )
+    yield (
+        "an adjacent imp in another's way: that goes to the free cell nearest to the agent",
+        share(np.array(blocked)),
+    )
+
+
+def places(cells: np.ndarray) -> set[tuple[int, int]]:
+    return {(int(row), int(column)) for row, column in cells}
 
 
 def count(values: np.ndarray) -> str:
@@ -214,7 +257,7 @@ def main() -> None:
         sys.exit("usage: python -m experiments.minihack.facts TRACE.npz")
     print("| fact | measured |\n|---|---|")
     for fact, measured in facts(steps(sys.argv[1])):
-        print(f"| {fact.strip()} | {measured} |")
+        print(f"| {fact} | {measured} |")
 
 
 if __name__ == "__main__":

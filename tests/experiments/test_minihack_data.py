@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.minihack import data as minihack
+from experiments.minihack import facts
 from experiments.minihack.data import FOLDER, PAPER_DEATHS, SPLITS, Dataset, deviation, load
 from experiments.minihack.game import EAST, MOVES, NORTH, SOUTH, WEST, Game
 
@@ -45,9 +46,11 @@ def test_hits_and_deaths_belong_together(name: str) -> None:
     data = load(name)
     assert not data.hits[:, 0].any()
     wounds = data.hits.sum(axis=1)
-    # 12 hit points, up to 4 from each enemy and frame: the dead were hit three times by one
-    # enemy, and twice by two.
-    assert wounds[data.dead == 1].min() >= np.ceil(12 / (4 * data.enemies))
+    fatal = wounds[data.dead == 1]
+    assert fatal.min() >= 1
+    # A hit takes at most 4 of 12 hit points. Once in a thousand games an imp has drunk or read
+    # something, and hits more than once in a frame.
+    assert np.mean(fatal < 12 / (4 * data.enemies)) < 0.01
     # Each wound takes a point, and hardly any heals.
     assert wounds[data.dead == 0].max() <= 12
 
@@ -144,6 +147,12 @@ class TestGame:
         if not played.enemy_lost:
             assert played.dead == (played.hit_points[-1] == 0)
 
+    def test_time_stands_still_at_a_wall(self, game: Game) -> None:
+        played = game.play((2, 1), [(9, 9)], [WEST, WEST, NORTH, NORTH, EAST, SOUTH], seed=0)
+        assert played.turn.tolist() == [1, 1, 1, 2, 2, 3, 4]
+        # The imp sits out the first turn, too.
+        assert played.enemies[:, 0].tolist() == [[9, 9]] * 5 + [[8, 8], [7, 7]]
+
     @pytest.mark.parametrize("index", [0, 1, 2])
     def test_the_shipped_trajectories_are_played_again(self, game: Game, index: int) -> None:
         data = load("N10T10E1train")
@@ -152,3 +161,12 @@ class TestGame:
         np.testing.assert_array_equal(again.trajectory.agent[0], data.start[index])
         np.testing.assert_array_equal(again.trajectory.hit, data.hits[index])
         assert again.trajectory.dead == data.dead[index]
+
+    def test_a_trace_gives_facts(self, tmp_path, capsys) -> None:
+        pytest.importorskip("minihack", reason="the extra [minihack] is not installed")
+        where = ["--out", str(tmp_path), "--trace", str(tmp_path)]
+        minihack.main(["--only", "N10T10E1valid", "--count", "40", *where])
+        assert "N10T10E1valid" in capsys.readouterr().out
+        known = dict(facts.facts(facts.steps(tmp_path / "N10T10E1valid_trace.npz")))
+        assert known["no time passed: the imp moved or hit"].startswith("0.00")
+        assert known["the first turn of the clock: the imp moved or hit"].endswith("% of 40")

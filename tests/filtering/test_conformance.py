@@ -269,3 +269,23 @@ def test_every_scheme_and_threshold(method: Method) -> None:
 
 def test_the_program_with_everything_exactly() -> None:
     exact_agrees(EVERYTHING, ExactForward())
+
+
+# A query over entities whose condition is long enough to be named piece by piece.
+LONG_CONDITION = Case(
+    """
+    e(E) :- between(1, 3, E).
+    0.75::s.
+    v(E,0)@0 :- e(E).
+    p(E)@t :- e(E), t mod 2 =:= 0.
+    p(E)@t :- e(E), s, v(E,W)@(t-1), W < 2.
+    0.5::q(E)@t :- e(E), v(E,W)@0, W < 2, p(1)@(t-1).
+    observe(q(3)@t). query(q(_)@1).
+    """,
+    1,
+    {"q(3)": [False, True]},
+)
+
+
+def test_a_long_condition_is_told_apart_for_each_entity() -> None:
+    exact_agrees(LONG_CONDITION, ExactForward())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -195,6 +195,7 @@ def check_exact(case: Case) -> None:
 OBSERVED = temporal().filter(
     lambda c: learnable(c.source) != c.source and bool(re.search("observe|evidence", c.source))
 )
+SHORT = OBSERVED.filter(lambda c: len(c.source) < 160)
 RANDOM = {
     "deadline": None,
     "derandomize": True,
@@ -204,7 +205,7 @@ RANDOM = {
 
 
 @settings(max_examples=2, **RANDOM)
-@given(OBSERVED)
+@given(SHORT)
 def test_exact_slopes_of_random_programs_are_finite_differences(case: Case) -> None:
     check_exact(case)
 
@@ -315,7 +316,7 @@ METHOD = st.sampled_from([p.values[0] for p in METHODS])
 
 
 @settings(max_examples=2, **RANDOM)
-@given(OBSERVED, METHOD)
+@given(SHORT, METHOD)
 def test_slopes_of_random_programs_are_unbiased(case: Case, method: Method) -> None:
     check_unbiased(case, method)
 
@@ -703,7 +704,9 @@ WEATHER = """
     0.9::umbrella@t :- rain@t.
     t(0.25)::umbrella@t :- not rain@t.
     observe(umbrella@0, true).
+    dry@t :- not rain@t.
     query(rain@T).
+    query(dry@T).
 """
 WALK = """
     at(X)@0 ~ uniform_int(0, 2).
@@ -716,27 +719,32 @@ WALK = """
     0.3::warm@t :- at(X)@t, X >= 2.
     observe(warm@0, true).
     goal@t :- at(4)@t.
+    away@t :- not goal@t.
     query(goal@T).
+    query(away@T).
 """
-PROGRAMS = {"weather": (WEATHER, "rain@T"), "walk": (WALK, "goal@T")}
+# Each with a query and its opposite.
+PROGRAMS = {"weather": (WEATHER, "rain@T", "dry@T"), "walk": (WALK, "goal@T", "away@T")}
 
 
 def answer_slopes(
     name: str, method: Method, estimator: str, horizon: int, keys: int = 4, batch: int = 4000
 ) -> dict[str, np.ndarray]:
-    text, query = PROGRAMS[name]
+    """Slopes of the probabilities of a query and its opposite: [estimates, 2]."""
+    text, *queries = PROGRAMS[name]
     model = nesymm.compile(text)
     length = np.full(batch, horizon + 1)
 
     def answer(p: Parameters, key: Any) -> Any:
-        return model.slopes(
+        slopes = model.slopes(
             parameters=p,
             method=method,
             horizon=horizon,
             length=length,
             key=key,
             estimator=estimator,
-        ).probability(query)
+        )
+        return jnp.stack([slopes.probability(q) for q in queries], -1)
 
     return tangents(answer, model.parameters, keys)
 
@@ -750,6 +758,7 @@ ESTIMATES = [
     ("weather", "rloo", 2),
     ("weather", "recursive_rloo", 1),
     ("weather", "score", 2),
+    pytest.param("weather", "recursive_rloo", 3, marks=pytest.mark.slow),
     pytest.param("walk", "rloo", 3, marks=pytest.mark.slow),
     pytest.param("walk", "recursive_rloo", 1, marks=pytest.mark.slow),
     pytest.param("walk", "score", 3, marks=pytest.mark.slow),
@@ -763,7 +772,11 @@ def test_estimators_are_unbiased_over_independent_draws(
     program: str, estimator: str, horizon: int
 ) -> None:
     truth = answer_slopes(program, ExactForward(), "surrogate", horizon, 1, 1)
-    found = answer_slopes(program, independent(4), estimator, horizon)
+    method = independent(4)
+    if estimator == "recursive_rloo":
+        # It needs states that are independent draws from the mixture over all before.
+        method = replace(method, resampling="multinomial", resample_below="always")
+    found = answer_slopes(program, method, estimator, horizon)
     for name, slopes in found.items():
         agree(list(slopes), truth[name][0], f"{estimator} slope in {name}")
 
@@ -773,24 +786,25 @@ def test_estimators_are_unbiased_over_independent_draws(
 
 @pytest.mark.parametrize("program", ["weather", pytest.param("walk", marks=pytest.mark.slow)])
 def test_a_baseline_makes_slopes_vary_less(program: str) -> None:
-    spread = {
-        estimator: {
-            name: slopes.std()
-            for name, slopes in answer_slopes(
-                program, independent(16), estimator, 2, 1, 2000
-            ).items()
-        }
-        for estimator in ("rloo", "score")
-    }
-    for name, plain in spread["score"].items():
-        assert spread["rloo"][name] < plain or plain == 0, name
+    """Less than the worse of the plain scores of a query and of its opposite.
+
+    The variance of (f - b) × score is a parabola in b. The plain score of f has b = 0, that
+    of 1 - f has b = 1, and the mean of f lies between. For one query alone a baseline may
+    hurt: where the score is large and f is nearly 0.
+    """
+    plain = answer_slopes(program, independent(16), "score", 2, 1, 2000)
+    better = answer_slopes(program, independent(16), "rloo", 2, 1, 2000)
+    for name, slopes in better.items():
+        np.testing.assert_allclose(slopes[:, 0], -slopes[:, 1], atol=1e-12)
+        worst = plain[name].std(0).max()
+        assert slopes[:, 0].std() < worst or worst == 0, name
 
 
 @pytest.mark.parametrize("program", ["weather", pytest.param("walk", marks=pytest.mark.slow)])
 def test_exact_slopes_do_not_vary(program: str) -> None:
     found = answer_slopes(program, ExactForward(), "surrogate", 2, 3, 2)
     for slopes in found.values():
-        assert np.ptp(slopes) == 0
+        assert (np.ptp(slopes, axis=0) == 0).all()
 
 
 def test_baselines_need_two_particles() -> None:

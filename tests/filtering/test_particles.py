@@ -184,9 +184,10 @@ CHAIN = """
     v(V)@0 ~ categorical([0.2, 0.3, 0.5], [x, y, z]).
     v(V)@t ~ categorical([0.7, 0.2, 0.1], [x, y, z]) :- a@(t-1).
     v(V)@t ~ categorical([0.1, 0.3, 0.6], [x, y, z]) :- not a@(t-1).
+    still@t :- v(V)@t, v(V)@(t-1).
     0.9::o@t :- a@t, v(x)@t.
     0.3::o@t :- v(z)@t.
-    observe(o@t). query(a@t). query(v(_)@t).
+    observe(o@t). query(a@t). query(v(_)@t). query(still@t).
 """
 SEEN = {"o": np.asarray([[True, None, False, True, True], [False, False, None, None, True]])}
 
@@ -199,9 +200,13 @@ def frequencies(drawn: Trajectories) -> dict[str, np.ndarray]:
     return out
 
 
-def test_exact_trajectories_have_the_smoothed_probabilities() -> None:
+@pytest.fixture(scope="module")
+def smoothed() -> dict[str, np.ndarray]:
+    return nesymm.compile(CHAIN).smooth(SEEN, method=ExactForward())
+
+
+def test_exact_trajectories_have_the_smoothed_probabilities(smoothed: dict[str, Any]) -> None:
     model = nesymm.compile(CHAIN)
-    smoothed = model.smooth(SEEN, method=ExactForward())
     count = 4000
     drawn = model.trajectories(SEEN, count, method=ExactForward())
     assert drawn.values["v.0"].shape == (2, count, 5)
@@ -230,10 +235,11 @@ def pair_probabilities() -> dict[tuple[bool, int], float]:
     return {key: found[f"j{n}@2"] for n, key in enumerate(product((False, True), range(3)))}
 
 
-@pytest.mark.parametrize("kind", [RaoBlackwellised, Bootstrap])
-def test_particle_trajectories_approximate_the_smoothed_probabilities(kind: Any) -> None:
+@pytest.mark.parametrize(
+    "kind", [RaoBlackwellised, pytest.param(Bootstrap, marks=pytest.mark.slow)]
+)
+def test_particle_trajectories_approximate_them(kind: Any, smoothed: dict[str, Any]) -> None:
     model = nesymm.compile(CHAIN)
-    smoothed = model.smooth(SEEN, method=ExactForward())
     repeats = 30
     data = {"o": np.repeat(SEEN["o"], repeats, axis=0)}
     drawn = model.trajectories(data, 100, method=kind(particles=2000))

@@ -7,8 +7,9 @@ constants are part of its name, keys that run along axes make it an array.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from nesymm.compiler.algebra import (
@@ -21,11 +22,13 @@ from nesymm.compiler.algebra import (
     le,
     lt,
     not_,
+    or_,
 )
+from nesymm.compiler.arithmetic import arithmetic
 from nesymm.compiler.axes import case, lookup, substitute
 from nesymm.compiler.clauses import ChoiceLit, DrawLit
 from nesymm.compiler.evaluate import fail
-from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, Table, make
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, Table, leaves, make
 from nesymm.compiler.runtime import (
     Compound,
     Env,
@@ -226,6 +229,11 @@ class Variables:
                 f"the probabilities of this disjunction add up to {total:g}",
                 lit.span,
                 "let them add up to at most 1",
+            )
+        if many and _computed(params):
+            self.host.must_not(
+                "the probabilities of a disjunction add up to more than 1",
+                and_(guard, lt(const(1 + 1e-9), _total(params))),
             )
         option = params[lit.option]
         if is_const(option) and option.data == 0:
@@ -649,6 +657,10 @@ class Variables:
 def _wrong_parameters(family: Family, params: tuple[Param, ...]) -> Iterator[tuple[str, Expr]]:
     """What must not hold of parameters that are only known in a run, and why."""
     for name, constraint, param in zip(family.params, family.constraints, params, strict=True):
+        if constraint == "simplex" and isinstance(param, tuple) and _computed(param):
+            off = arithmetic("abs", arithmetic("sub", _total(param), const(1)))
+            yield f"the {name} of {family.name} do not add up to 1", lt(const(1e-6), off)
+            yield "a probability is negative", or_(*(lt(p, const(0)) for p in param))
         if not isinstance(param, Expr) or not isinstance(param.type, Int | Real):
             continue
         if param.op in ("param", "softplus", "sigmoid"):
@@ -664,6 +676,17 @@ def _wrong_parameters(family: Family, params: tuple[Param, ...]) -> Iterator[tup
         if isinstance(first, Expr) and isinstance(last, Expr):
             empty = (le if family.name == "uniform" else lt)(last, first)
             yield f"the bounds of {family.name} leave nothing between them", empty
+
+
+def _computed(params: Sequence[Expr]) -> bool:
+    """Whether probabilities are computed in a run, and not learnt."""
+    return not all(map(is_const, params)) and not (
+        leaves(params, "param") or leaves(params, "neural")
+    )
+
+
+def _total(params: Sequence[Expr]) -> Expr:
+    return reduce(lambda x, y: arithmetic("add", x, y), params)
 
 
 def _head_text(head: Atom) -> str:

@@ -56,15 +56,17 @@ def refuse_impossible(problem: Problem, log_evidence: Any) -> None:
         raise impossible(problem, _PROBABILITY_ZERO)
 
 
-def _known(truth: Any) -> bool:
-    """Whether a truth of JAX holds; no where it is known only when a compiled function runs,
-    which cannot raise."""
+def _known(truth: Any, unless: bool = False) -> bool:
+    """Whether something holds; `unless` where it is known only when a function that JAX
+    compiles runs, which cannot raise."""
+    if isinstance(truth, np.bool_):
+        return bool(truth)
     import jax
 
     try:
         return bool(truth)
     except jax.errors.ConcretizationTypeError:
-        return False
+        return unless
 
 
 class Forbidden(NesymmError):
@@ -180,17 +182,15 @@ class Solver:
     def refuse_parameters(self, given: Given) -> None:
         """Raise if a learnable parameter has a value that it cannot have."""
         for parameter in self.problem.step.parameters:
-            if parameter.name not in given.parameters:
+            value = given.parameters.get(parameter.name)
+            if value is None or parameter.constraint == "real":
                 continue
-            value = given.parameters[parameter.name]
-            match parameter.constraint:
-                case "unit" | "simplex":
-                    inside, must = (value >= 0) & (value <= 1), "lie between 0 and 1"
-                case "positive":
-                    inside, must = value > 0, "be positive"
-                case _:
-                    continue
-            if _known(~np.all(inside) if isinstance(inside, np.ndarray) else inside == False):
+            number = value if hasattr(value, "shape") else np.asarray(value)
+            if parameter.constraint == "positive":
+                inside, must = number > 0, "be positive"
+            else:
+                inside, must = (number >= 0) & (number <= 1), "lie between 0 and 1"
+            if not _known(inside.all(), unless=True):
                 raise Forbidden(f"the parameter {parameter.name} must {must}, it is {value}")
 
     def refuse_faults(self, log_weights: Any, rank: int, xp: Any = np) -> None:
@@ -277,8 +277,10 @@ class Solver:
         import jax
         import jax.numpy as jnp
 
+        self.refuse_parameters(given)
         # Values from the weights as they are, slopes from weights kept off zero: one pass.
-        exact, floored = self.problem.weights.with_slopes(given, jnp)
+        real = jnp.result_type(float)  # float64 only if JAX may use it
+        exact, floored = self.problem.weights.with_slopes(given, jnp, real)
         weights = jnp.stack([jax.lax.stop_gradient(exact), floored])
         found = None
         for rank in reversed(range(len(self.problem.evidences))):
@@ -425,6 +427,7 @@ class Posterior:
 
 def infer(solver: Solver, given: Given, samples: int = 10_000, seed: int = 0) -> Posterior:
     """The posterior of a compiled problem, exactly where it can be."""
+    solver.refuse_parameters(given)
     if solver.problem.sampled:
         from nesymm.exact.montecarlo import estimate
 

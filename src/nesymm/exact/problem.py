@@ -19,7 +19,7 @@ from nesymm.errors import Diagnostic, ProgramError
 from nesymm.exact.continuous import eliminate, observed_value, substitute_observed
 from nesymm.exact.enumerate import can_hold
 from nesymm.exact.formula import AND
-from nesymm.exact.propositional import Drawn, Encoding
+from nesymm.exact.propositional import Drawn, Encoding, TooManyCombinations
 from nesymm.exact.weights import Weights
 
 # More observations than this that mix point masses and densities are not sorted out.
@@ -155,11 +155,11 @@ class Problem:
         if not observation.is_value:
             holds = encoding.truth(observation.holds)
             if observation.value is None:
-                told = encoding.leaf(make("input", (), (observation.name, 0), BOOL))
+                said = encoding.leaf(make("input", (), (observation.name, 0), BOOL))
                 same = formula.or_(
                     [
-                        formula.and_([holds, told]),
-                        formula.and_([formula.not_(holds), formula.not_(told)]),
+                        formula.and_([holds, said]),
+                        formula.and_([formula.not_(holds), formula.not_(said)]),
                     ]
                 )
                 return same, formula.false
@@ -222,8 +222,15 @@ class Problem:
         return [Asked(name, formula.or_(ways), possible=True) for name, ways in found.items()]
 
     def _faults(self) -> list[tuple[str, int]]:
-        found = [(flag.message, self.encoding.truth(flag.condition)) for flag in self.step.flags]
-        return [(message, f) for message, f in found if can_hold(self.encoding.formula, f)]
+        found = []
+        for flag in self.step.flags:
+            try:
+                fault = self.encoding.truth(flag.condition)
+            except TooManyCombinations:
+                continue  # a check must not stop what can be answered
+            if can_hold(self.encoding.formula, fault):
+                found.append((flag.message, fault))
+        return found
 
     def roots(self, evidence: int) -> list[int]:
         formula = self.encoding.formula

@@ -133,7 +133,7 @@ def eliminate(
         open_.remove(dim)
     done = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
     out.total = add(jnp, done)
-    out.rest = [f for f in live if choices(f.dims)]
+    out.rest = [_close(jnp, f, ()) for f in live if choices(f.dims)]
     return out
 
 
