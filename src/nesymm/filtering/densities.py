@@ -13,6 +13,7 @@ from nesymm.exact.families import constrain, log_density, log_masses
 from nesymm.exact.montecarlo import make_distribution
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.dims import Choice
+from nesymm.filtering.elimination import Factor
 from nesymm.filtering.world import Tables, outcome_codes
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
@@ -31,7 +32,10 @@ def masses(
         params = params[:1]
         known = low.world.log_masses(low, params[0], dim.size)
         if known is not None:
-            return _where_drawn(low, holds, Named(known.array, (*known.dims, dim)), dim)
+            plain = low.world.plain_masses(low, params[0], dim.size)
+            assert plain is not None
+            table_ = Factor(known.array, (*known.dims, dim), plain.array)
+            return _where_drawn(low, holds, table_, dim)
     if variable.neural:
         whole = low.value(params[0])  # type: ignore[arg-type]
         behind = whole.array.ndim - len(whole.dims)
@@ -53,9 +57,9 @@ def masses(
             for e in param if isinstance(param, tuple) else (param,):
                 value = low.value(e)
                 if holds is not None:
-                    value = apply(
-                        jnp, lambda h, v, s=_HARMLESS[limit]: jnp.where(h, v, s), holds, value
-                    )
+                    # Not by the guard, which may depend on much: the table stays small.
+                    ok = jnp.isfinite(value.array)
+                    value = Named(jnp.where(ok, value.array, _HARMLESS[limit]), value.dims)
                 flat_params.append(value)
         dims = union(v.dims for v in flat_params)
         lined = [expand(jnp, v, dims) for v in flat_params]
@@ -66,14 +70,19 @@ def masses(
         else:
             arrays = tuple(a[..., None] for a in lined)
     table = log_masses(jnp, variable.family, arrays, variable.outcomes, variable.neural)
-    return _where_drawn(low, holds, Named(table.astype(low.real), (*dims, dim)), dim)
+    table = table.astype(low.real)
+    return _where_drawn(low, holds, Factor(table, (*dims, dim), jnp.exp(table)), dim)
 
 
-def _where_drawn(low: Tables, holds: Named | None, table: Named, dim: Choice) -> Named:
+def _where_drawn(low: Tables, holds: Named | None, table: Factor, dim: Choice) -> Named:
     if holds is None:
         return table
-    absent = jnp.where(jnp.arange(dim.size) == 0, 0.0, -jnp.inf).astype(low.real)
-    return apply(jnp, jnp.where, holds, table, Named(absent, (dim,)))
+    first = jnp.arange(dim.size) == 0
+    absent = Named(jnp.where(first, 0.0, -jnp.inf).astype(low.real), (dim,))
+    logs = apply(jnp, jnp.where, holds, table, absent)
+    plain = Named(table.plain, table.dims)
+    sure = Named(first.astype(low.real), (dim,))
+    return Factor(logs.array, logs.dims, apply(jnp, jnp.where, holds, plain, sure).array)
 
 
 def mass_at(low: Tables, variable: RandomVariable, index: Named) -> Named | None:

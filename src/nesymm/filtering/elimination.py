@@ -79,6 +79,21 @@ def _safe_log(jnp: Any, x: Any) -> Any:
 Sum = Callable[[Any, Any, Any], Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Factor(Named):
+    """A log-weight that is also at hand as a plain number."""
+
+    plain: Any = None
+
+
+def alike(factor: Named, change: Callable[[Named], Named]) -> Named:
+    """The same change to the logarithms of a factor and to its plain numbers."""
+    new = change(Named(factor.array, factor.dims))
+    if not isinstance(factor, Factor):
+        return new
+    return Factor(new.array, new.dims, change(Named(factor.plain, factor.dims)).array)
+
+
 @dataclass
 class Eliminated:
     """What is left of some factors, and how the choices can be drawn."""
@@ -86,14 +101,17 @@ class Eliminated:
     total: Named
     rest: list[Named] = field(default_factory=list)
     joined: list[tuple[Choice, Named]] = field(default_factory=list)
+    plain: bool = False
 
 
-def add(jnp: Any, factors: Iterable[Named]) -> Named:
+def add(jnp: Any, factors: Iterable[Named], plain: bool = False) -> Named:
     """The product of factors, that is, the sum of their logarithms."""
+    both = jnp.multiply if plain else jnp.add
     result: Named | None = None
     for factor in sorted(factors, key=lambda f: cells(f.dims)):
-        result = factor if result is None else apply(jnp, jnp.add, result, factor)
-    return result if result is not None else Named(jnp.zeros(()))
+        bare = Named(factor.array, factor.dims)
+        result = bare if result is None else apply(jnp, both, result, bare)
+    return result if result is not None else Named(jnp.asarray(float(plain)))
 
 
 def eliminate(
@@ -103,14 +121,22 @@ def eliminate(
     sum_: Sum = logsumexp,
     limit: int = MAX_CELLS,
     first: frozenset[Choice] = frozenset(),
+    plain: bool = False,
 ) -> Eliminated:
     """Sum out all choices but those in `keep`; those in `first` before the others.
+
+    With `plain`, factors that are at hand as plain numbers are multiplied and added as such,
+    which saves most of the time and may underflow where evidence is very improbable.
 
     Choices inside a plate (one per value of an axis) go first; then a plate whose choices
     are gone is a product, that is, a sum of logarithms, along its axis.
     """
     out = Eliminated(Named(jnp.zeros(())))
     live = list(factors)
+    plain = plain and not keep and all(isinstance(f, Factor) and _flat(f) for f in live)
+    if plain:
+        live = [Named(f.plain, f.dims) for f in live if isinstance(f, Factor)]
+        sum_, out.plain = _plain_sum, True
     if sum_ is logsumexp and cells(union(f.dims for f in live)) > _SMALL:
         # Written out, terms of tables that hang together would be computed again and again.
         sum_ = _reduced
@@ -127,14 +153,34 @@ def eliminate(
         reached = union(f.dims for f in mine)
         if cells(reached) > limit:
             raise TooLarge(choices(reached))
-        table = add(jnp, mine)
+        table = add(jnp, mine, plain)
         out.joined.append((dim, table))
         live.append(reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim]))
         open_.remove(dim)
     done = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
-    out.total = add(jnp, done)
+    out.total = add(jnp, done, plain)
+    if plain:
+        out.total = Named(_safe_log(jnp, out.total.array), out.total.dims)
     out.rest = [_close(jnp, f, ()) for f in live if choices(f.dims)]
     return out
+
+
+def _flat(factor: Named) -> bool:
+    """Whether a factor has no axes, along which plain numbers would have to be multiplied."""
+    return not any(isinstance(d, Axis) for d in factor.dims)
+
+
+def _plain_sum(jnp: Any, array: Any, axis: Any) -> Any:
+    """A sum; written out where it is short, as in `logsumexp`."""
+    import jax
+
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    if len(axes) > 1 or array.shape[axes[0]] > _WRITTEN_OUT:
+        return jnp.sum(array, axis=axis)
+    total = jax.lax.index_in_dim(array, 0, axes[0], keepdims=False)
+    for i in range(1, array.shape[axes[0]]):
+        total = total + jax.lax.index_in_dim(array, i, axes[0], keepdims=False)
+    return total
 
 
 def _reached(factors: Sequence[Named], dim: Choice) -> tuple:
@@ -194,17 +240,20 @@ def draw(
         noise = jax.random.uniform(
             jax.random.fold_in(key, number), shape(dims), dtype=logits.array.dtype
         )
-        drawn[dim] = Named(pick(jnp, logits.array, noise), dims)
+        drawn[dim] = Named(pick(jnp, logits.array, noise, eliminated.plain), dims)
     return drawn
 
 
-def pick(jnp: Any, logits: Any, noise: Any) -> Any:
-    """A position along the first dimension with probabilities ∝ exp(logits).
+def pick(jnp: Any, logits: Any, noise: Any, plain: bool = False) -> Any:
+    """A position along the first dimension with probabilities ∝ exp(logits), or to plain
+    weights.
 
     `noise` is uniform on [0, 1). What has weight zero is never picked.
     """
-    top = jnp.max(logits, axis=0, keepdims=True)
-    weights = jnp.exp(logits - jnp.where(jnp.isfinite(top), top, 0.0))
+    weights = logits
+    if not plain:
+        top = jnp.max(logits, axis=0, keepdims=True)
+        weights = jnp.exp(logits - jnp.where(jnp.isfinite(top), top, 0.0))
     if weights.shape[0] <= _COMPARED:
         # Few outcomes: running sums fuse with everything around them.
         sums = [weights[0]]

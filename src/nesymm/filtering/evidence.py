@@ -12,7 +12,7 @@ from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, reduce
 from nesymm.filtering.densities import density, masses
 from nesymm.filtering.dims import Choice
-from nesymm.filtering.elimination import pick_at
+from nesymm.filtering.elimination import Factor, alike, pick_at
 from nesymm.filtering.plan import Plan, at_place, places, reads
 from nesymm.filtering.world import Moment, Tables, World, log_truth, outcome_codes
 from nesymm.language.program import At, AtLast, During, Now
@@ -90,9 +90,19 @@ def evidence_factors(low: Tables, plan: Plan, moment: Moment) -> list[tuple[str,
         mask = seen(moment, observation)
         for factor in _factors(low, plan, moment, observation):
             if mask is not None:
-                factor = apply(jnp, lambda m, f: jnp.where(m, f, 0.0), mask, factor)
+                factor = _masked(mask, factor)
             out.append((observation.name, factor))
     return out
+
+
+def _masked(mask: Named, factor: Named) -> Named:
+    """A factor where it is told, and nothing elsewhere."""
+    logs = apply(jnp, lambda m, f: jnp.where(m, f, 0.0), mask, factor)
+    if not isinstance(factor, Factor):
+        return logs
+    plain = Named(factor.plain, factor.dims)
+    told = apply(jnp, lambda m, f: jnp.where(m, f, 1.0), mask, plain)
+    return Factor(logs.array, logs.dims, told.array)
 
 
 def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
@@ -112,7 +122,8 @@ def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
         index = position % axis.size
         position //= axis.size
         if axis in factor.dims:
-            factor = pick_at(jnp, factor, {axis: Named(jnp.asarray(index))})
+            here = {axis: Named(jnp.asarray(index))}
+            factor = alike(factor, lambda f, here=here: pick_at(jnp, f, here))  # type: ignore[misc]
     return factor
 
 

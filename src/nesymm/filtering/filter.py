@@ -19,6 +19,7 @@ from nesymm.filtering.estimators import ESTIMATORS
 from nesymm.filtering.forward import ExactFilter
 from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.filtering.particles import ParticleFilter, run, to_arrays
+from nesymm.filtering.plan import tested_parameters
 from nesymm.filtering.questions import Question
 from nesymm.filtering.result import Failure, Filtered, FilterError, collect
 from nesymm.filtering.state import slope_of
@@ -76,9 +77,11 @@ class Filter:
     ) -> Filtered:
         sequences = prepare(self.step, data or {}, horizon, length)
         engine, reason = self.engine(sequences)
-        compiled = self._compile(engine, sequences)
-        outcome = compiled(to_arrays(sequences), parameters, dict(networks), jax.random.key(seed))
-        outcome = jax.tree.map(np.asarray, outcome)
+        bound = (to_arrays(sequences), parameters, dict(networks), jax.random.key(seed))
+        outcome = jax.tree.map(np.asarray, self._compile(engine, sequences)(*bound))
+        if outcome.dead.any():
+            # Before evidence is called impossible, it is weighed by logarithms.
+            outcome = jax.tree.map(np.asarray, self._compile(engine, sequences, False)(*bound))
         failures = _failures(sequences, outcome, engine)
         if failures and errors != "bare":
             failures = (
@@ -146,6 +149,12 @@ class Filter:
     ) -> Slopes:
         """The same for the numbers in `arrays`; `sequences` only says how they are laid out."""
         engine, _ = self.engine(sequences)
+        compared = tested_parameters(engine.phases) & {p.name for p in self.step.parameters}
+        if compared and isinstance(engine, ParticleFilter):
+            raise NesymmError(
+                f"the parameter {', '.join(sorted(compared))} is compared with what is drawn; "
+                "particles have no slope for that: learn the parameters of distributions instead"
+            )
         settings = engine.settings(sequences.batch, estimator)
         outcome, _ = run(engine, settings, sequences, arrays, parameters, networks, key, uniform)
         gains = outcome.log_gain
@@ -333,11 +342,12 @@ class Filter:
             jax.random.key(0),
         )
 
-    def _compile(self, engine: Engine, sequences: Sequences) -> Any:
+    def _compile(self, engine: Engine, sequences: Sequences, plain: bool = True) -> Any:
         uniform = bool(np.all(sequences.last == sequences.steps - 1))
-        key = (id(engine), sequences.batch, sequences.steps, frozenset(sequences.masks), uniform)
+        shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), uniform)
+        key = (id(engine), *shape, plain)
         if key not in self._compiled:
-            settings = engine.settings(sequences.batch)
+            settings = replace(engine.settings(sequences.batch), plain=plain)
 
             def whole(arrays: Any, parameters: Any, networks: Any, rng: Any) -> Any:
                 outcome, _ = run(

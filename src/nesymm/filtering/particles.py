@@ -21,7 +21,7 @@ from nesymm.filtering.phases import Phases, phases, use_observed
 from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
 from nesymm.filtering.questions import questions
 from nesymm.filtering.resampling import SCHEMES
-from nesymm.filtering.state import Outcome, Settings, State, save_draws
+from nesymm.filtering.state import Outcome, Settings, State
 from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, call_network, lift_key
 
@@ -154,7 +154,8 @@ def _bind(
             table, outcomes = lifted[lift_key(called)], variable.outcomes
             array = log_masses(jnp, "categorical", (table.array,), outcomes, True)
             normalised[lift_key(called), len(outcomes)] = Named(array, table.dims)
-    return Binding(parameters, networks, lifted, normalised)
+    plain = {k: Named(jnp.exp(v.array), v.dims) for k, v in normalised.items()}
+    return Binding(parameters, networks, lifted, normalised, plain)
 
 
 def _everything(plan: Plan) -> list[Any]:

@@ -225,11 +225,20 @@ def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
     A comparison has no slope: where a draw reaches one, its distribution is scored. The bounds
     of a uniform density that weighs something are comparisons too.
     """
-    programs = tuple(programs)
+    return _tested(tuple(programs))[0]
+
+
+def tested_parameters(programs: Iterable[StepProgram]) -> frozenset[str]:
+    """Learnable numbers that reach a comparison, where particles give them no slope."""
+    return _tested(tuple(programs))[1]
+
+
+def _tested(programs: tuple[StepProgram, ...]) -> tuple[frozenset[str], frozenset[str]]:
     observed = reads(e for p in programs for o in p.observations for e in o.expressions())
     finite = {v.name for p in programs for v in p.variables if v.finite}
     found: set[str] = set()
     slots: set[tuple[str, object]] = set()
+    parameters: set[str] = set()
 
     def mark(exprs: Iterable[Expr]) -> bool:
         size = len(found) + len(slots)
@@ -238,6 +247,8 @@ def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
                 found.add(node.data)
             elif node.op == "slot" and node.data[1] != "present":
                 slots.add(node.data)
+            elif node.op == "param":
+                parameters.add(node.data)
         return len(found) + len(slots) > size
 
     for program in programs:
@@ -258,4 +269,4 @@ def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
                     weighs or finite & reads(variable.expressions())
                 ):
                     changed |= mark(variable.expressions())
-    return frozenset(found)
+    return frozenset(found), frozenset(parameters)

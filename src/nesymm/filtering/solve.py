@@ -27,8 +27,10 @@ class Problem:
         tied: list[Named],
         evidence: list[Named],
         plan: Plan,
+        plain: bool = False,
     ):
         self.low = low
+        self.plain = plain
         self.prior = prior
         self.tied = tied
         self.evidence = evidence
@@ -46,7 +48,7 @@ class Problem:
         for group in components(self.factors):
             inside = [self.factors[i] for i in group]
             matters = any(id(f) in weighed for f in inside)
-            eliminated = eliminate(jnp, inside, first=self.first)
+            eliminated = eliminate(jnp, inside, first=self.first, plain=self.plain)
             self._solved.append((matters, eliminated))
             if matters:
                 total = apply(jnp, jnp.add, total, eliminated.total)
@@ -70,7 +72,7 @@ class Problem:
             out |= draw(
                 jax,
                 jax.random.fold_in(key, number),
-                Eliminated(eliminated.total, [], joined),
+                Eliminated(eliminated.total, [], joined, eliminated.plain),
                 settings.shape,
                 ancestors,
                 LANES,

@@ -14,10 +14,14 @@ from jax.ad_checkpoint import checkpoint_name
 from nesymm.compiler.expr import Axis
 from nesymm.exact.named import Named, expand
 from nesymm.filtering.dims import BATCH, PARTICLE, Choice
-from nesymm.filtering.elimination import pick_at
+from nesymm.filtering.elimination import Factor, pick_at
 
 jax.tree_util.register_pytree_node(
     Named, lambda n: ((n.array,), n.dims), lambda d, c: Named(c[0], d)
+)
+
+jax.tree_util.register_pytree_node(
+    Factor, lambda f: ((f.array, f.plain), f.dims), lambda d, c: Factor(c[0], d, c[1])
 )
 
 LANES = (BATCH, PARTICLE)
@@ -49,7 +53,9 @@ class Settings:
     """What does not change from step to step.
 
     `estimator` says where slopes come from: None (there are none), surrogate, score, rloo
-    or recursive_rloo. With `record`, every step reports what it drew.
+    or recursive_rloo. With `record`, every step reports what it drew. With `plain`, sums over
+    finite variables are taken of plain numbers where that is possible, which is faster, and
+    underflows where the evidence of one step is less probable than the smallest number.
     """
 
     batch: int
@@ -60,6 +66,7 @@ class Settings:
     paper: bool = False
     estimator: str | None = None
     record: bool = False
+    plain: bool = True
 
     def shape(self, dims: tuple) -> tuple[int, ...]:
         sizes = {BATCH: self.batch, PARTICLE: self.particles}

@@ -21,7 +21,16 @@ from nesymm.compiler.types import Int
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.densities import density, draw_infinite, log_probability_at, mass_at, masses
 from nesymm.filtering.dims import BATCH, Choice, choices
-from nesymm.filtering.elimination import add, draw, eliminate, logsumexp, pick, pick_at, select
+from nesymm.filtering.elimination import (
+    add,
+    alike,
+    draw,
+    eliminate,
+    logsumexp,
+    pick,
+    pick_at,
+    select,
+)
 from nesymm.filtering.estimators import average, marginal_scores
 from nesymm.filtering.evidence import Told, evidence_factors, never_made, seen
 from nesymm.filtering.plan import Plan, at_place, places, reads
@@ -279,7 +288,8 @@ class ParticleStep:
                 (guided if variable.guide is not None else tied).append(log_p)
         evidence = [f for _, f in evidence_factors(low, self.plan, moment)]
         evidence += self._tilts(low, moment)
-        return Problem(low, [*prior, *beliefs], tied, [*evidence, *guided], self.plan)
+        evidence += guided
+        return Problem(low, [*prior, *beliefs], tied, evidence, self.plan, self.settings.plain)
 
     def _tilts(self, low: Tables, moment: Moment) -> list[Named]:
         """Bonuses for queries: nothing, whose slope tells how likely the query is."""
@@ -318,7 +328,7 @@ class ParticleStep:
             if a in whole.dims
         }
         own = Choice("rv", variable.name, key, dim.size)
-        return pick_at(jnp, whole.rename({dim: own}), index)
+        return alike(whole, lambda f: pick_at(jnp, f.rename({dim: own}), index))
 
     # ------------------------------------------------------------ after the evidence
 

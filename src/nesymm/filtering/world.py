@@ -23,7 +23,7 @@ from nesymm.errors import NesymmError
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, apply, expand, union
 from nesymm.filtering.dims import Choice, cells, choices
-from nesymm.filtering.elimination import MAX_CELLS, TooLarge
+from nesymm.filtering.elimination import MAX_CELLS, Factor, TooLarge
 
 # A condition over more joint values than this is given a name of its own.
 _NAMED_ABOVE = 64
@@ -51,13 +51,14 @@ class Binding:
     """Networks and parameters, and the networks already evaluated for all arguments.
 
     `masses` are the log-probabilities that such networks give, by network and number of
-    outcomes. Where `fixed`, nothing has a slope.
+    outcomes, `plain` the probabilities. Where `fixed`, nothing has a slope.
     """
 
     parameters: Mapping[str, Any]
     networks: Mapping[str, Callable[..., Any]]
     lifted: Mapping[tuple, Named] = field(default_factory=dict)
     masses: Mapping[tuple, Named] = field(default_factory=dict)
+    plain: Mapping[tuple, Named] = field(default_factory=dict)
     fixed: bool = False
 
     def outputs(self, value: Any) -> Any:
@@ -186,7 +187,13 @@ class World:
         indices += more
         dims = union(i.dims for i in indices)
         whole = self.binding.outputs(table.array)
-        return Named(whole[tuple(expand(jnp, i, dims) for i in indices)], dims)
+        # One row number for all arguments: gathers and their transposes like it best.
+        sizes = whole.shape[: len(indices)]
+        row: Any = 0
+        for index, size in zip(indices, sizes, strict=True):
+            row = row * size + expand(jnp, index, dims)
+        flat = whole.reshape(-1, *whole.shape[len(indices) :])
+        return Named(jnp.take(flat, row, axis=0, mode="clip"), dims)
 
     def log_masses(self, low: Tables, expr: Any, outcomes: int, *at: Named) -> Named | None:
         """Log-probabilities from a tabulated network, of all outcomes or of one; else None."""
@@ -196,6 +203,13 @@ class World:
         if table is None:
             return None
         return self._lifted(low, table, expr, tuple(low.value(a) for a in expr.args), *at)
+
+    def plain_masses(self, low: Tables, expr: Any, outcomes: int) -> Named | None:
+        """The same as probabilities."""
+        table = self.binding.plain.get((lift_key(expr), outcomes))
+        if table is None:
+            return None
+        return self._lifted(low, table, expr, tuple(low.value(a) for a in expr.args))
 
 
 def call_network(networks: Mapping[str, Any], name: str, args: tuple[Named, ...]) -> Named:
@@ -358,11 +372,11 @@ class Tables(Lowering):
         return current
 
 
-def log_truth(condition: Named, real: Any) -> Named:
+def log_truth(condition: Named, real: Any) -> Factor:
     """0 where a condition holds, else -inf."""
-    return Named(
-        jnp.where(condition.array, jnp.asarray(0.0, real), jnp.asarray(-jnp.inf, real)),
-        condition.dims,
+    zero, never = jnp.asarray(0.0, real), jnp.asarray(-jnp.inf, real)
+    return Factor(
+        jnp.where(condition.array, zero, never), condition.dims, condition.array.astype(real)
     )
 
 
