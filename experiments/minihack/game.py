@@ -28,7 +28,7 @@ class Trajectory:
 
     hit: np.ndarray  # bool [T]: did the agent's health drop between the last frame and this one?
     dead: bool  # did the agent die?
-    enemy_lost: bool  # did an enemy die or leave? The game was stopped then
+    enemy_lost: bool  # did an enemy die, leave or become invisible? The game was stopped then
     agent: np.ndarray  # uint8 [T, 2]
     enemies: np.ndarray  # uint8 [T, E, 2], ordered by row and column: they have no names
     hit_points: np.ndarray  # uint8 [T]
