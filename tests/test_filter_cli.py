@@ -229,7 +229,7 @@ ONCE = WEATHER + "query(rain@2)."
         (
             WEATHER + "observe(rain@1, true). observe(rain@1, false). query(rain@2).",
             (),
-            "error: step 1: the evidence is impossible\n  = note: see ",
+            "error: step 1: the evidence is impossible (",
         ),
         (
             WEATHER + "observe(rain@1, true). observe(rain@1, false). query(rain@2).",
@@ -318,13 +318,14 @@ def test_an_impossible_sequence_does_not_stop_the_others(write, save) -> None:
     data = save(a=np.array([[True, True, True], [True, False, True], [False, False, False]]))
     result = run("filter", program, "--data", data, "--json")
     assert result.exit_code == 0
-    assert result.stderr == "1 of 3 failed: sequence 1, step 1: the evidence is impossible\n"
+    said = "the evidence is impossible (observed: a)"
+    assert result.stderr == f"1 of 3 failed: sequence 1, step 1: {said}\n"
     sequences = strict(result.stdout)["sequences"]
     assert sequences[1] == {
         "log_evidence": None,
         "effective_sample_size": [1.0, None, None],
         "queries": {"a@t": [1.0, None, None], "a@T": None},
-        "error": "step 1: the evidence is impossible",
+        "error": f"step 1: {said}",
     }
     for b, p in ((0, 1.0), (2, 0.0)):
         assert sequences[b]["error"] is None
@@ -337,9 +338,8 @@ def test_all_sequences_fail(write, save) -> None:
     result = run("filter", program, "--data", data, "--json")
     assert result.exit_code == 2
     assert all(s["error"] for s in strict(result.stdout)["sequences"])
-    assert "2 of 2 failed: sequence 0, step 1: the evidence is impossible (and 1 more)" in (
-        result.stderr
-    )
+    assert result.stderr.startswith("2 of 2 failed: sequence 0, step 1: the evidence is impossible")
+    assert result.stderr.endswith("(and 1 more)\n")
     assert run("filter", program, "--data", data).exit_code == 2
 
 

@@ -32,6 +32,9 @@ from nesymm.filtering.trajectories import (
 
 Engine = ExactFilter | ParticleFilter
 
+# How many observations are tried as the cause of a failure.
+_SUSPECTS = 6
+
 
 @dataclass(frozen=True)
 class Slopes:
@@ -274,15 +277,14 @@ class Filter:
                 if not still_fails(self.step, calm):
                     return replace(failure, message=f"the network {name} gave NaN")
             return failure
-        if "evidence" not in failure.message or len(self.step.observations) < 2:
-            name = self.step.observations[0].name if self.step.observations else ""
-            return (
-                replace(failure, message=f"{failure.message} (observed: {name})")
-                if (name and "evidence" in failure.message)
-                else failure
-            )
-        for observation in self.step.observations:
-            rest = tuple(o for o in self.step.observations if o is not observation)
+        observations = self.step.observations
+        if "evidence" not in failure.message or not observations:
+            return failure
+        if len(observations) == 1:
+            return replace(failure, message=f"{failure.message} (observed: {observations[0].name})")
+        # Each candidate costs a compilation: with many of them, nobody is blamed.
+        for observation in observations if len(observations) <= _SUSPECTS else ():
+            rest = tuple(o for o in observations if o is not observation)
             if not still_fails(replace(self.step, observations=rest), networks):
                 name = observation.name + (str(observation.when) if observation.when else "")
                 return replace(failure, message=f"{failure.message} (without {name} it is not)")
