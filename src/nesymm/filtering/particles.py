@@ -39,8 +39,8 @@ def plans(step: StepProgram, given: frozenset[str], solve: bool) -> tuple[Phases
     )
     beliefs = _beliefs(both) if solve else frozenset()
     tested = tested_variables(both)
-    first = make_plan(both.first, both.statics, finite, beliefs, tested, both.always)
-    later = make_plan(both.later, both.statics, finite, beliefs, tested, both.always)
+    first = make_plan(both.first, both.statics, finite, beliefs, tested, both.always, both.kept)
+    later = make_plan(both.later, both.statics, finite, beliefs, tested, both.always, both.kept)
     return both, first, later
 
 

@@ -26,7 +26,8 @@ class Plan:
 
     `split` are enumerated variables whose elements are told apart; `tied` those drawn ahead
     whose parameters depend on solved ones; `scored` those whose slope is a score. `beliefs`
-    are static variables that stay marginalised; those in `fresh` are first met here.
+    are static variables that stay marginalised; those in `fresh` are first met here. Solved
+    variables in `unread` matter to the evidence alone: they are summed out and never drawn.
     """
 
     step: StepProgram
@@ -40,6 +41,7 @@ class Plan:
     scored: frozenset[str]
     always: frozenset[str]
     fresh: tuple[RandomVariable, ...]
+    unread: frozenset[str]
 
     @property
     def enumerated(self) -> frozenset[str]:
@@ -53,6 +55,7 @@ def make_plan(
     beliefs: frozenset[str],
     tested: frozenset[str],
     always: frozenset[str],
+    kept: tuple[str, ...] = (),
 ) -> Plan:
     """Sort the variables of a phase. `solve` names those that may be enumerated."""
     emitted = emitted_variables(step)
@@ -92,7 +95,18 @@ def make_plan(
         scored,
         always,
         tuple(variables[v.name] for v in step.variables if v.name in beliefs),
+        _unread(step, solved, kept),
     )
+
+
+def _unread(
+    step: StepProgram, solved: tuple[RandomVariable, ...], kept: tuple[str, ...]
+) -> frozenset[str]:
+    """Solved variables that neither the next state nor another variable depends on."""
+    read = reads(e for s in step.slots for e in (s.present, *s.values))
+    read |= reads(f.condition for f in step.flags)
+    read |= reads(e for v in step.variables for e in v.expressions())
+    return frozenset(v.name for v in solved if v.name not in read and v.name not in kept)
 
 
 def parameters_of(variable: RandomVariable) -> list[Expr]:
@@ -252,7 +266,8 @@ def _tested(programs: tuple[StepProgram, ...]) -> tuple[frozenset[str], frozense
         return len(found) + len(slots) > size
 
     for program in programs:
-        for node in program.nodes():
+        # Flags only say what must not happen: nothing depends on them.
+        for node in replace(program, flags=()).nodes():
             if node.op in _TESTS or node.op in ("slot", "rv", "param"):
                 mark(node.args)
     changed = True

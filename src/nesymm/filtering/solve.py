@@ -28,6 +28,7 @@ class Problem:
         evidence: list[Named],
         plan: Plan,
         plain: bool = False,
+        summed: frozenset[str] = frozenset(),
     ):
         self.low = low
         self.plain = plain
@@ -35,7 +36,9 @@ class Problem:
         self.tied = tied
         self.evidence = evidence
         self.plan = plan
-        self.first = frozenset(d for f in prior for d in choices(f.dims) if d.name in plan.beliefs)
+        # What is not drawn is summed out first, so that the rest is drawn without it.
+        names = plan.beliefs | summed
+        self.first = frozenset(d for f in prior for d in choices(f.dims) if d.name in names)
         self.factors = [*prior, *tied, *evidence]
         self.factors += definitions(low.factors, self.factors)
         self._solved: list[tuple[bool, Eliminated]] | None = None

@@ -29,7 +29,6 @@ from nesymm.filtering.elimination import (
     logsumexp,
     pick,
     pick_at,
-    select,
 )
 from nesymm.filtering.estimators import average, marginal_scores
 from nesymm.filtering.evidence import Told, evidence_factors, never_made, seen
@@ -66,6 +65,11 @@ class ParticleStep:
         self.settings = settings
         self.kept = kept
         self.questions = questions
+
+    @property
+    def summed(self) -> frozenset[str]:
+        """Variables that are not drawn, unless what is drawn is to be reported."""
+        return frozenset() if self.settings.record else self.plan.unread
 
     # ------------------------------------------------------------ the step
 
@@ -168,7 +172,7 @@ class ParticleStep:
         draw: Callable[[Tables, RandomVariable], Named] | None = None,
     ) -> Tables:
         plan = self.plan
-        enumerated = plan.beliefs if concrete or draw else plan.enumerated
+        enumerated = plan.beliefs | self.summed if concrete or draw else plan.enumerated
         world = Told(
             plan.step,
             moment,
@@ -289,7 +293,9 @@ class ParticleStep:
         evidence = [f for _, f in evidence_factors(low, self.plan, moment)]
         evidence += self._tilts(low, moment)
         evidence += guided
-        return Problem(low, [*prior, *beliefs], tied, evidence, self.plan, self.settings.plain)
+        return Problem(
+            low, [*prior, *beliefs], tied, evidence, self.plan, self.settings.plain, self.summed
+        )
 
     def _tilts(self, low: Tables, moment: Moment) -> list[Named]:
         """Bonuses for queries: nothing, whose slope tells how likely the query is."""
@@ -404,7 +410,8 @@ class ParticleStep:
                 factors.append(known)
                 continue
             for table in self._masses(low, variable):
-                factors.append(select(jnp, table, drawn))
+                known_dims = {d: drawn[d] for d in choices(table.dims) if d in drawn}
+                factors.append(pick_at(jnp, table, known_dims))
         for variable in self.plan.ahead:
             value = values[variable.name]
             if variable.name in self.plan.scored or variable.guide is not None:
