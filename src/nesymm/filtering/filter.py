@@ -13,6 +13,7 @@ import numpy as np
 
 from nesymm.compiler.step import StepProgram
 from nesymm.errors import NesymmError
+from nesymm.filtering.backend import check_device
 from nesymm.filtering.data import Sequences, prepare
 from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.estimators import ESTIMATORS
@@ -295,6 +296,7 @@ class Filter:
     def engine(self, sequences: Sequences) -> tuple[Engine, str]:
         """The machinery for data like these, and why it was chosen."""
         real = jnp.zeros(()).dtype
+        check_device(real)
         key = (sequences.complete, sequences.observed, sequences.steps, real)
         if key not in self._engines:
             self._engines[key] = self._choose(sequences, real)

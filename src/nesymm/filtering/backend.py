@@ -1,0 +1,43 @@
+"""Whether the compiler of the device in use can be trusted with whole numbers.
+
+Some versions of XLA for GPUs compute distances on a grid of 32-bit whole numbers wrongly
+once they are compiled (seen with jax 0.11.2 on an H200). A wrong answer must not be
+silent, so every device is asked once.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nesymm.errors import NesymmError
+
+
+@cache
+def trust(platform: str, whole: Any) -> None:
+    """Raise if compiled code measures distances on a grid differently from NumPy."""
+    places = np.stack([np.arange(50) % 10, np.arange(50) * 7 % 10], axis=-1).astype(whole)
+    if not np.array_equal(np.asarray(jax.jit(_distances)(places)), _distances(places, np)):
+        raise NesymmError(
+            f"the compiler for this {platform} computes with whole numbers wrongly\n"
+            "  = help: run with 64-bit numbers (JAX_ENABLE_X64=1) or on the CPU "
+            "(JAX_PLATFORMS=cpu), or try another version of jax"
+        )
+
+
+def _distances(places: Any, xp: Any = jnp) -> Any:
+    cells = xp.arange(10, dtype=places.dtype)
+    rows = xp.abs(places[:, 0, None, None] - cells[:, None])
+    columns = xp.abs(places[:, 1, None, None] - cells[None, :])
+    return xp.maximum(rows, columns)
+
+
+def check_device(real: Any) -> None:
+    """Ask the device that computations run on by default."""
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    platform = device.platform if hasattr(device, "platform") else jax.default_backend()
+    trust(platform, np.int64 if real == np.float64 else np.int32)
