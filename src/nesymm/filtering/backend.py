@@ -21,7 +21,10 @@ from nesymm.errors import NesymmError
 def trust(platform: str, whole: Any) -> None:
     """Raise if compiled code measures distances on a grid differently from NumPy."""
     places = np.stack([np.arange(50) % 10, np.arange(50) * 7 % 10], axis=-1).astype(whole)
-    if not np.array_equal(np.asarray(jax.jit(_distances)(places)), _distances(places, np)):
+    # Also while something else is being traced, this one is computed.
+    with jax.ensure_compile_time_eval():
+        compiled = np.asarray(jax.jit(_distances)(places))
+    if not np.array_equal(compiled, _distances(places, np)):
         raise NesymmError(
             f"the compiler for this {platform} computes with whole numbers wrongly\n"
             "  = help: run with 64-bit numbers (JAX_ENABLE_X64=1) or on the CPU "
