@@ -21,7 +21,7 @@ from nesymm.filtering.phases import Phases, phases, use_observed
 from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
 from nesymm.filtering.questions import questions
 from nesymm.filtering.resampling import SCHEMES
-from nesymm.filtering.state import Outcome, Settings, State
+from nesymm.filtering.state import Outcome, Settings, State, save_draws
 from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, call_network, lift_key
 
@@ -236,7 +236,7 @@ def run(
     middle = jax.tree.map(lambda x: x[1:end], arrays["timed"])
     step_body: Any = body
     if settings.estimator is not None:
-        step_body = body
+        step_body = jax.checkpoint(body, prevent_cse=False, policy=save_draws)
     first = replace(outcome, state=state if settings.record else None)
     first = jax.tree.map(lambda x: x[None], first)
     state, outs = jax.lax.scan(step_body, state, (times, middle))
