@@ -169,7 +169,8 @@ def _steps(
         if expected[name].timed:
             if array.ndim < 2:
                 raise DataError(
-                    f"{name}: expected axes (batch, time, …), received shape {array.shape}"
+                    f"{name}: expected axes (batch, time, …), received shape {array.shape}\n"
+                    f"  = help: one sequence is a batch of one: `{name}[None]`"
                 )
             counts[name] = array.shape[1]
     if len(set(counts.values())) > 1:

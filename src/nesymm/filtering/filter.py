@@ -79,7 +79,26 @@ class Filter:
         seed: int = 0,
         errors: str = "raise",
     ) -> Filtered:
+        if errors not in ("raise", "keep"):
+            raise NesymmError(f"errors: expected 'raise' or 'keep', received {errors!r}")
         sequences = prepare(self.step, data or {}, horizon, length)
+        result = self._run(sequences, parameters, networks, seed)
+        if not result.failures:
+            return result
+        first, *others = result.failures
+        first = self._blamed(first, data or {}, sequences, parameters, networks, seed)
+        result = replace(result, failures=(first, *others))
+        if errors == "raise":
+            raise FilterError(result.failures, result)
+        return result
+
+    def _run(
+        self,
+        sequences: Sequences,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        seed: int,
+    ) -> Filtered:
         engine, reason = self.engine(sequences)
         bound = (to_arrays(sequences), parameters, dict(networks), jax.random.key(seed))
         outcome = jax.tree.map(np.asarray, self._compile(engine, sequences)(*bound))
@@ -87,11 +106,6 @@ class Filter:
             # Before evidence is called impossible, it is weighed by logarithms.
             outcome = jax.tree.map(np.asarray, self._compile(engine, sequences, False)(*bound))
         failures = _failures(sequences, outcome, engine)
-        if failures and errors != "bare":
-            failures = (
-                self._blamed(failures[0], data or {}, sequences, parameters, networks, seed),
-                *failures[1:],
-            )
         filtered, final = collect(
             engine.questions, outcome.answers, sequences.last, sequences.steps
         )
@@ -109,7 +123,7 @@ class Filter:
                 row[b, t:] = np.nan
             for column in final.values():
                 column[b] = np.nan
-        result = Filtered(
+        return Filtered(
             describe(engine),
             reason,
             evidence,
@@ -120,9 +134,6 @@ class Filter:
             final,
             failures,
         )
-        if failures and errors == "raise":
-            raise FilterError(failures, result)
-        return result
 
     def slopes(
         self,
@@ -198,11 +209,12 @@ class Filter:
             outcome, _ = run(
                 engine, settings, sequences, tilted, parameters, networks, key, uniform
             )
-            return jnp.sum(outcome.log_gain[-1])
+            return jnp.sum(outcome.log_gain[-1]), outcome.dead
 
-        slopes = eqx.filter_jit(jax.grad(evidence))(
+        slopes, dead = eqx.filter_jit(jax.grad(evidence, has_aux=True))(
             tilts, parameters, dict(networks), jax.random.key(seed)
         )
+        self._refuse_failures(dead, sequences, data, parameters, networks, seed)
         answers = {k.removeprefix("tilt "): np.asarray(v) for k, v in slopes.items()}
         smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
         return smoothed
@@ -238,10 +250,35 @@ class Filter:
         def whole(arrays: Any, parameters: Any, networks: Any, key: Any) -> Any:
             return draw(engine, sequences, arrays, parameters, networks, key, count)  # type: ignore
 
-        pieces = eqx.filter_jit(whole)(
+        pieces, dead = eqx.filter_jit(whole)(
             to_arrays(sequences), parameters, dict(networks), jax.random.key(seed)
         )
+        self._refuse_failures(dead, sequences, data, parameters, networks, seed)
         return arrange(engine.phases.later, pieces, sequences, count, engine.phases.first)
+
+    def _refuse_failures(
+        self,
+        dead: Any,
+        sequences: Sequences,
+        data: Mapping[str, Any] | None,
+        parameters: Mapping[str, Any],
+        networks: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        """Raise if nothing explains the evidence of some sequence, as filtering does."""
+        alive = np.arange(sequences.steps)[:, None] <= sequences.last
+        if not np.any(np.asarray(dead) & alive):
+            return
+        self(
+            data,
+            parameters=parameters,
+            networks=networks,
+            horizon=None if any(sequences.timed) else sequences.steps - 1,
+            length=sequences.last + 1,
+            seed=seed,
+        )
+        # Plain numbers underflowed where logarithms do not.
+        raise NesymmError("the evidence of one step is too improbable for this many bits")
 
     def _blamed(
         self,
@@ -258,15 +295,13 @@ class Filter:
             names = {o.name for o in step.observations} | {i.name for i in step.inputs}
             b = failure.sequence
             one = {n: np.asanyarray(v)[b : b + 1] for n, v in data.items() if n in names}
-            result = Filter(step, self.method)(
+            alone = prepare(
+                step,
                 one,
-                parameters=parameters,
-                networks=networks,
-                horizon=None if any(sequences.timed) else sequences.steps - 1,
-                length=np.asarray([sequences.last[b] + 1]),
-                seed=seed,
-                errors="bare",
+                None if any(sequences.timed) else sequences.steps - 1,
+                np.asarray([sequences.last[b] + 1]),
             )
+            result = Filter(step, self.method)._run(alone, parameters, networks, seed)
             return any(f.step <= failure.step for f in result.failures)
 
         if "NaN" in failure.message:

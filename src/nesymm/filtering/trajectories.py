@@ -78,8 +78,9 @@ def exact_trajectories(
     networks: Mapping[str, Any],
     key: Any,
     count: int,
-) -> dict[str, Any]:
-    """Values of everything along trajectories, [step, axes…, batch, trajectory]."""
+) -> tuple[dict[str, Any], Any]:
+    """Values of everything along trajectories, [step, axes…, batch, trajectory], and where
+    nothing explains the evidence, [step, batch]."""
     if engine.draws > 1:
         raise NesymmError(
             "a static variable has infinitely many values: trajectories need particles"
@@ -153,7 +154,7 @@ def exact_trajectories(
     for name, value in states.slots.items():
         # Fields that depend on inputs only are the same in every trajectory.
         out[name] = [value]
-    return out
+    return out, outcome.dead
 
 
 def _fields(engine: ExactFilter, beliefs: list[Named]) -> list[Choice]:
@@ -201,7 +202,7 @@ def particle_trajectories(
     networks: Mapping[str, Any],
     key: Any,
     count: int,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Any]:
     """Values along the ancestors of particles chosen by weight, as the exact ones are."""
     settings = engine.settings(sequences.batch, record=True)
     outcome, state = run(
@@ -231,7 +232,7 @@ def particle_trajectories(
             start += number
             traced.append(jax.vmap(_trace)(piece, here) if piece is not None else None)
         out[name.removeprefix("slot ")] = traced
-    return out
+    return out, outcome.dead
 
 
 def _lengths(pieces: list[Named]) -> list[int]:

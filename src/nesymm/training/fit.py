@@ -70,10 +70,14 @@ def load(
     model: Model,
     data: Mapping[str, Any],
     terms: Sequence[Objective],
-    length: Any = None,
     horizon: int | None = None,
 ) -> Data:
-    """Split a dictionary of arrays into what the program reads and the labels."""
+    """Split a dictionary of arrays into what the program reads and the labels.
+
+    The lengths of the sequences may stand in it as `length`.
+    """
+    data = dict(data)
+    length = data.pop("length", None)
     names = {n for t in terms for n in t.label_names}
     labels = {}
     for name in names:
@@ -102,7 +106,6 @@ def fit(
     validation: Mapping[str, Any] | None = None,
     patience: int | None = None,
     clip: float | None = None,
-    length: Any = None,
     horizon: int | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -112,15 +115,16 @@ def fit(
 ) -> Fitted:
     """Learn from sequences.
 
-    The networks must be pytrees of arrays (Equinox modules are). With `validation`, the
+    The networks must be pytrees of arrays (Equinox modules are). Sequences of different
+    lengths bring an array `length` in `data` and in `validation`. With `validation`, the
     parameters of the best epoch are returned, and training stops after `patience` epochs
     without a better one. `checkpoints` is a folder; `resume` goes on from its last one.
     """
     if objective is None:
         objective = LogEvidence()
     terms = tuple(objective) if isinstance(objective, Sequence) else (objective,)
-    training = load(model, data, terms, length, horizon)
-    held_out = load(model, validation, terms) if validation is not None else None
+    training = load(model, data, terms, horizon)
+    held_out = load(model, validation, terms, horizon) if validation is not None else None
     if batch_size > training.size:
         batch_size = training.size
     chain = [optax.clip_by_global_norm(clip)] if clip is not None else []
