@@ -354,7 +354,7 @@ class Filter:
             )
             if engine.draws > 1:
                 raise NesymmError("a static variable has infinitely many values")
-            self._abstract(engine, sequences)
+            self._shapes(engine, sequences)
         except (TooLarge, NesymmError) as error:
             method = RaoBlackwellised(particles=self.method.particles)
             return (
@@ -363,11 +363,8 @@ class Filter:
             )
         return engine, "the belief over the state is small enough to be exact"
 
-    def _abstract(self, engine: Engine, sequences: Sequences) -> None:
-        """Trace without computing: tables that are too large show."""
-        self._shapes(engine, sequences)
-
     def _shapes(self, engine: Engine, sequences: Sequences) -> Any:
+        """Trace without computing: tables that are too large show."""
         settings = engine.settings(sequences.batch)
         short = min(sequences.steps, 3)
         arrays = to_arrays(sequences)

@@ -25,8 +25,6 @@ from nesymm.filtering.state import Outcome, Settings, State, save_draws
 from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, call_network, lift_key
 
-# Joint tables per particle may have this many cells; beyond it variables are drawn ahead.
-_PER_PARTICLE = 1 << 14
 # Static variables with at most this many joint values stay marginalised.
 _BELIEF = 64
 
