@@ -135,7 +135,7 @@ def particles_agree(case: Case, method: Method) -> None:
             method=method,
             horizon=case.horizon,
             length=np.full(REPEATS, case.horizon + 1),
-            errors="bare",
+            errors="keep",
         )
     if expected is None:
         # Particles may miss the world in which a rule breaks.
