@@ -22,6 +22,7 @@ from nesymm.errors import NesymmError
 from nesymm.exact.named import Named
 from nesymm.filtering.dims import BATCH
 from nesymm.filtering.evidence import observed_type
+from nesymm.filtering.phases import canonical_axes
 
 
 class DataError(NesymmError):
@@ -260,7 +261,8 @@ def _columns(
             missing[..., i] if several and missing is not None else missing,
             last,
         )
-        out.append(Column(np.moveaxis(coded, 1, 0) if want.timed else coded, want.axes))
+        lined = np.moveaxis(coded, 1, 0) if want.timed else coded
+        out.append(Column(lined, canonical_axes(want.axes)))
     if mask is not None and want.timed:
         mask = np.moveaxis(mask, 1, 0)
     return tuple(out), mask

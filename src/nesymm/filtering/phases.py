@@ -198,16 +198,21 @@ def _only(node: Expr, args: tuple[Expr, ...]) -> Expr:
     return args[1]
 
 
+def canonical_axes(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The same axes, named by their types: those of data and programs then match."""
+    count: dict[object, int] = {}
+    out = []
+    for axis in axes:
+        count[axis.type] = count.get(axis.type, 0) + 1
+        out.append(Axis(f"#{count[axis.type]} {axis.type}", axis.type))
+    return tuple(out)
+
+
 def _canonical(step: StepProgram) -> StepProgram:
     """Name free axes by their type, so that equal places have equal names."""
 
     def names(axes: tuple[Axis, ...]) -> dict[Axis, Axis]:
-        count: dict[object, int] = {}
-        out = {}
-        for axis in axes:
-            count[axis.type] = count.get(axis.type, 0) + 1
-            out[axis] = Axis(f"#{count[axis.type]} {axis.type}", axis.type)
-        return out
+        return dict(zip(axes, canonical_axes(axes), strict=True))
 
     def moved(expr: Expr, mapping: dict[Axis, Axis]) -> Expr:
         return substitute(expr, {a: axis_value(b) for a, b in mapping.items()})
@@ -357,4 +362,4 @@ def mentions(expr: Expr, names: set[str], axis: Axis | None = None) -> bool:
     return False
 
 
-__all__ = ["Phases", "mentions", "phases", "unroll", "use_observed"]
+__all__ = ["Phases", "canonical_axes", "mentions", "phases", "unroll", "use_observed"]
