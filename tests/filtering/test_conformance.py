@@ -22,6 +22,7 @@ import nesymm
 from nesymm.compiler import reference
 from nesymm.compiler.reference import Impossible, RunError
 from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.result import Filtered, FilterError
 
 
@@ -58,9 +59,17 @@ def batch_of(case: Case, times: int = 1) -> dict[str, np.ndarray]:
 def enumerate_worlds(model: nesymm.Model, case: Case) -> reference.Result | None:
     """What enumeration finds; None if it refuses the evidence or a rule breaks."""
     try:
-        return reference.infer(model.step, case.horizon, case.data)
+        return reference.infer(model.step, case.horizon, by_entity(case.data))
     except (Impossible, RunError):
         return None
+
+
+def by_entity(data: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Observations of entities 1, 2, … as the reference reads them."""
+    return {
+        name: [{(i + 1,): v for i, v in enumerate(x)} if isinstance(x, list) else x for x in row]
+        for name, row in data.items()
+    }
 
 
 # ---------------------------------------------------------------- exactly
@@ -146,7 +155,7 @@ def particles_agree(case: Case, method: Method) -> None:
 
 def case_breaks(model: nesymm.Model, case: Case) -> bool:
     try:
-        reference.infer(model.step, case.horizon, case.data)
+        reference.infer(model.step, case.horizon, by_entity(case.data))
     except RunError:
         return True
     except Impossible:
@@ -229,6 +238,51 @@ EVERYTHING = Case(
     3,
     {"o": [True, None, True, True]},
 )
+# Entities that are observed one by one, with a gap in the data of one of them.
+HEARD = Case(
+    """
+    e(E) :- between(1, 3, E).
+    0.3::ill(E)@0 :- e(E).
+    0.7::ill(E)@t :- ill(E)@(t-1).
+    0.1::ill(E)@t :- e(E), \\+ ill(E)@(t-1).
+    0.6::heard(E)@t :- ill(E)@t.
+    0.2::heard(E)@t :- e(E), \\+ ill(E)@t.
+    observe(heard(E)@t). query(ill(2)@t).
+    """,
+    2,
+    {"heard": [[True, False, True], [None, False, True], [False, True, False]]},
+)
+# Entities that one observation is about, all alike: any of them may have brought it about.
+BITES = Case(
+    """
+    e(E) :- between(1, 3, E).
+    place(E, X)@0 ~ uniform_int(1, 2) :- e(E).
+    place(E, X)@t :- place(E, X)@(t-1), \\+ go(E)@t.
+    place(E, 3-X)@t :- place(E, X)@(t-1), go(E)@t.
+    0.4::go(E)@t :- e(E).
+    0.7::bite(E)@t :- place(E, 2)@t.
+    hit@t :- bite(E)@t.
+    near@t :- place(E, 2)@t.
+    both@t :- hit@t, near@t.
+    observe(hit@t). query(near@t). query(both@t).
+    """,
+    1,
+    {"hit": [False, True]},
+)
+
+
+@pytest.mark.parametrize("case", [HEARD, BITES], ids=["heard", "bites"])
+def test_entities_alike(case: Case) -> None:
+    exact_agrees(case, ExactForward())
+    particles_agree(case, METHODS[0])
+
+
+def test_entities_that_one_observation_couples_stay_side_by_side() -> None:
+    step = nesymm.compile(BITES.source).step
+    engine = ParticleFilter(step, RaoBlackwellised(), frozenset({"hit"}), np.float64, 2)
+    assert engine.later.split == engine.first.split == frozenset()
+
+
 # Evidence that makes resampling due, a static variable and a gap in the data.
 WEATHER = Case(
     """

@@ -15,6 +15,7 @@ from nesymm.compiler.expr import Axis
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.dims import PARTICLE, Choice, cells, choices
+from nesymm.filtering.disjunction import Disjunction, Tree
 
 # No table over finite variables may have more cells than this (per particle).
 MAX_CELLS = 1 << 21
@@ -96,11 +97,15 @@ def alike(factor: Named, change: Callable[[Named], Named]) -> Named:
 
 @dataclass
 class Eliminated:
-    """What is left of some factors, and how the choices can be drawn."""
+    """What is left of some factors, and how the choices can be drawn.
+
+    `joined` holds what was eliminated, in order: a choice with the table of all that it was
+    tied to, or the parts of disjunctions along a plate.
+    """
 
     total: Named
     rest: list[Named] = field(default_factory=list)
-    joined: list[tuple[Choice, Named]] = field(default_factory=list)
+    joined: list[tuple[Choice, Named] | Tree] = field(default_factory=list)
     plain: bool = False
 
 
@@ -129,25 +134,44 @@ def eliminate(
     which saves most of the time and may underflow where evidence is very improbable.
 
     Choices inside a plate (one per value of an axis) go first; then a plate whose choices
-    are gone is a product, that is, a sum of logarithms, along its axis.
+    are gone is a product, that is, a sum of logarithms, along its axis. The last choices of a
+    plate are the parts of disjunctions along it, all of them at once.
     """
     out = Eliminated(Named(jnp.zeros(())))
-    live = list(factors)
-    plain = plain and not keep and all(isinstance(f, Factor) and _flat(f) for f in live)
+    ties = {f.part: f for f in factors if isinstance(f, Disjunction)}
+    live = [f for f in factors if not isinstance(f, Disjunction)]
+    plain = (
+        plain and not keep and not ties and all(isinstance(f, Factor) and _flat(f) for f in live)
+    )
     if plain:
         live = [Named(f.plain, f.dims) for f in live if isinstance(f, Factor)]
         sum_, out.plain = _plain_sum, True
     if sum_ is logsumexp and cells(union(f.dims for f in live)) > _SMALL:
         # Written out, terms of tables that hang together would be computed again and again.
         sum_ = _reduced
-    open_ = {d for f in live for d in choices(f.dims)} - keep
+    open_ = {d for f in live for d in choices(f.dims)} | {t.whole for t in ties.values()}
+    open_ -= keep
     while open_:
         depth = max(len(d.plates) for d in open_)
-        now = [d for d in open_ if len(d.plates) == depth]
+        deepest = [d for d in open_ if len(d.plates) == depth]
+        now = [d for d in deepest if d not in ties] or deepest
         dim = min(
             [d for d in now if d in first] or now,
             key=lambda d: (cells(_reached(live, d)), repr(d)),
         )
+        if dim in ties:
+            together = _tied(live, dim, ties)
+            mine = [f for f in live if together & set(choices(f.dims))]
+            live = [f for f in live if not together & set(choices(f.dims))]
+            table = add(jnp, [_close(jnp, f, dim.plates) for f in mine])
+            if cells(table.dims) > limit:
+                raise TooLarge(choices(table.dims))
+            parts = tuple(sorted(together, key=repr))
+            tree = Tree(parts, tuple(ties[p].whole for p in parts), ties[dim].axis, table)
+            out.joined.append(tree)
+            live.append(tree.root(lambda terms: sum_(jnp, terms, 0)))
+            open_ -= together
+            continue
         mine = [_close(jnp, f, dim.plates) for f in live if dim in f.dims]
         live = [f for f in live if dim not in f.dims]
         reached = union(f.dims for f in mine)
@@ -155,7 +179,8 @@ def eliminate(
             raise TooLarge(choices(reached))
         table = add(jnp, mine, plain)
         out.joined.append((dim, table))
-        live.append(reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim]))
+        left = reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim])
+        live.append(_along(jnp, left, dim.plates))
         open_.remove(dim)
     done = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
     out.total = add(jnp, done, plain)
@@ -194,6 +219,29 @@ def _close(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
     return reduce(jnp, jnp.sum, factor, gone)
 
 
+def _along(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
+    """A factor with the axes of the plates that its choice stood in: it counts once for each
+    element, though it is the same for all."""
+    missing = tuple(a for a in plates if a not in factor.dims)
+    if not missing:
+        return factor
+    sizes = tuple(a.size for a in missing)
+    array = jnp.broadcast_to(factor.array, (*sizes, *factor.array.shape))
+    return Named(array, (*missing, *factor.dims))
+
+
+def _tied(factors: Sequence[Named], part: Choice, ties: dict[Choice, Disjunction]) -> set[Choice]:
+    """A part of a disjunction and all others that hang together with it."""
+    found = {part}
+    while True:
+        more = {
+            d for f in factors if found & set(choices(f.dims)) for d in choices(f.dims) if d in ties
+        }
+        if more <= found:
+            return found
+        found |= more
+
+
 def components(factors: Sequence[Named]) -> list[list[int]]:
     """Factors that share choices, directly or not, by position."""
     groups: list[tuple[set[Choice], list[int]]] = []
@@ -229,7 +277,15 @@ def draw(
     """
     jnp = jax.numpy
     drawn: dict[Choice, Named] = {}
-    for number, (dim, table) in enumerate(reversed(eliminated.joined)):
+    for number, entry in enumerate(reversed(eliminated.joined)):
+        if isinstance(entry, Tree):
+            table = select(jnp, entry.table, drawn, ancestors)
+            inside = (*entry.parts, entry.axis)
+            table = Named(expand(jnp, table, (*inside, *lanes)), (*inside, *lanes))
+            here = jax.random.fold_in(key, number)
+            drawn |= entry.draw(here, drawn, table, shape(lanes), lambda x, u: pick(jnp, x, u))
+            continue
+        dim, table = entry
         logits = select(jnp, table, drawn, ancestors)
         dims = (*dim.plates, *lanes)
         logits = Named(expand(jnp, logits, (dim, *dims)), (dim, *dims))

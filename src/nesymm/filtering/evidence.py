@@ -87,10 +87,7 @@ def evidence_factors(low: Tables, plan: Plan, moment: Moment) -> list[tuple[str,
     for observation in plan.step.observations:
         if never_made(moment, observation):
             continue
-        mask = seen(moment, observation)
         for factor in _factors(low, plan, moment, observation):
-            if mask is not None:
-                factor = _masked(mask, factor)
             out.append((observation.name, factor))
     return out
 
@@ -106,14 +103,19 @@ def _masked(mask: Named, factor: Named) -> Named:
 
 
 def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
+    mask = seen(moment, observation)
+
+    def told_only(factor: Named) -> Named:
+        return factor if mask is None else _masked(mask, factor)
+
     if observation.axes and plan.split & reads(observation.expressions()):
         # Elements that are told apart are observed one by one.
         out = []
         for position, key in enumerate(places(observation.axes)):
             for factor in _single(low, plan, moment, observation, key):
-                out.append(_at_position(factor, observation.axes, position))
+                out.append(_at_position(told_only(factor), observation.axes, position))
         return out
-    return _single(low, plan, moment, observation, None)
+    return [told_only(f) for f in _single(low, plan, moment, observation, None)]
 
 
 def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:

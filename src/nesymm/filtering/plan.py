@@ -8,12 +8,12 @@ and the evidence then weighs them. A variable that is observed and read nowhere 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from nesymm.compiler.algebra import const
-from nesymm.compiler.axes import substitute
-from nesymm.compiler.expr import Axis, Expr, postorder
+from nesymm.compiler.algebra import axis_value, const
+from nesymm.compiler.axes import rebuild, substitute
+from nesymm.compiler.expr import Axis, Expr, make, postorder, rewrite
 from nesymm.compiler.step import ObservationDecl, Param, QueryDecl, RandomVariable, StepProgram
 from nesymm.compiler.types import domain
 from nesymm.filtering.densities import REPARAMETERISED
@@ -67,13 +67,9 @@ def make_plan(
     names = frozenset(v.name for v in solved) | beliefs
     ahead = tuple(v for v in step.variables if v.name not in names and v.name not in emitted)
     variables = {**statics, **{v.name: v for v in step.variables}}
+    step, variables = _plated(step, variables, names)
     split = split_variables(step, variables, names)
-    step = replace(
-        step,
-        observations=tuple(_unroll_observation(o, split) for o in step.observations),
-        queries=tuple(_unroll_query(q, split) for q in step.queries),
-    )
-    variables = {n: _unroll_variable(v, split) for n, v in variables.items()}
+    step, variables = _mapped(step, variables, lambda e: unroll(e, set(split)))
     # An infinite variable is drawn whether or not its guard holds: only parameters tie it.
     tied = frozenset(
         v.name for v in ahead if names & reads(v.expressions() if v.finite else parameters_of(v))
@@ -182,37 +178,67 @@ def split_variables(
     return frozenset(split)
 
 
-def _unroll_observation(observation: ObservationDecl, split: frozenset[str]) -> ObservationDecl:
-    names = set(split)
+def _map_observation(
+    observation: ObservationDecl, change: Callable[[Expr], Expr]
+) -> ObservationDecl:
     branches = tuple(
-        replace(
-            b,
-            condition=unroll(b.condition, names),
-            values=tuple(unroll(v, names) for v in b.values),
-        )
+        replace(b, condition=change(b.condition), values=tuple(map(change, b.values)))
         for b in observation.branches
     )
-    return replace(observation, holds=unroll(observation.holds, names), branches=branches)
+    return replace(observation, holds=change(observation.holds), branches=branches)
 
 
-def _unroll_query(query: QueryDecl, split: frozenset[str]) -> QueryDecl:
-    names = set(split)
-    return replace(
-        query,
-        holds=unroll(query.holds, names),
-        values=tuple(unroll(v, names) for v in query.values),
-    )
+def _map_query(query: QueryDecl, change: Callable[[Expr], Expr]) -> QueryDecl:
+    return replace(query, holds=change(query.holds), values=tuple(map(change, query.values)))
 
 
-def _unroll_variable(variable: RandomVariable, split: frozenset[str]) -> RandomVariable:
-    names = set(split)
-
+def _map_variable(variable: RandomVariable, change: Callable[[Expr], Expr]) -> RandomVariable:
     def one(param: Param) -> Param:
-        return tuple(map(one, param)) if isinstance(param, tuple) else unroll(param, names)  # type: ignore[arg-type]
+        return tuple(map(change, param)) if isinstance(param, tuple) else change(param)
 
-    return replace(
-        variable, guard=unroll(variable.guard, names), params=tuple(map(one, variable.params))
+    return replace(variable, guard=change(variable.guard), params=tuple(map(one, variable.params)))
+
+
+def _mapped(
+    step: StepProgram, variables: Mapping[str, RandomVariable], change: Callable[[Expr], Expr]
+) -> tuple[StepProgram, dict[str, RandomVariable]]:
+    """Change what a step weighs and answers, and how its variables are drawn."""
+    step = replace(
+        step,
+        observations=tuple(_map_observation(o, change) for o in step.observations),
+        queries=tuple(_map_query(q, change) for q in step.queries),
     )
+    return step, {n: _map_variable(v, change) for n, v in variables.items()}
+
+
+# ---------------------------------------------------------------- disjunctions along a plate
+
+
+def _plated(
+    step: StepProgram, variables: Mapping[str, RandomVariable], names: frozenset[str]
+) -> tuple[StepProgram, dict[str, RandomVariable]]:
+    """Let `any` run along the axis of the variables it is about, which then stay side by side.
+
+    That is possible where it reads them at its own axis and reads no others.
+    """
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op != "any":
+            return rebuild(node, args)
+        (operand,), axis = args, node.data
+        inner = postorder([operand])
+        read = [n for n in inner if n.op == "rv" and n.data in names and variables[n.data].axes]
+        own = {variables[n.data].axes for n in read}
+        alike = all(len(n.args) == 1 and n.args[0] is axis_value(axis) for n in read)
+        if len(own) != 1 or not alike:
+            return rebuild(node, args)
+        (plate,) = next(iter(own))
+        taken = any(plate in (n.data, *n.axes) for n in inner)
+        if plate != axis and (taken or plate.type != axis.type):
+            return rebuild(node, args)
+        return make("any", (substitute(operand, {axis: axis_value(plate)}),), plate, node.type)
+
+    return _mapped(step, variables, lambda e: rewrite(e, rule))
 
 
 def places(axes: tuple[Axis, ...]) -> Iterator[tuple]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from nesymm.compiler.expr import Axis
 from nesymm.exact.named import Named, apply, union
 from nesymm.filtering.dims import BATCH, PARTICLE, TARGET, Choice, choices
+from nesymm.filtering.disjunction import Tree
 from nesymm.filtering.elimination import Eliminated, components, draw, eliminate
 from nesymm.filtering.plan import Plan
 from nesymm.filtering.questions import Question
@@ -71,7 +73,11 @@ class Problem:
         assert self._solved is not None
         out: dict[Choice, Named] = {}
         for number, (_, eliminated) in enumerate(self._solved):
-            joined = [(d, stop(t)) for d, t in eliminated.joined if d not in self.first]
+            joined = [
+                replace(e, table=stop(e.table)) if isinstance(e, Tree) else (e[0], stop(e[1]))
+                for e in eliminated.joined
+                if isinstance(e, Tree) or e[0] not in self.first
+            ]
             out |= draw(
                 jax,
                 jax.random.fold_in(key, number),

@@ -22,10 +22,12 @@ from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand
 from nesymm.filtering.data import Sequences
 from nesymm.filtering.dims import BATCH, PARTICLE, Choice, choices
+from nesymm.filtering.elimination import draw, eliminate, pick_at
 from nesymm.filtering.forward import ExactFilter, ExactStep, draw_all
 from nesymm.filtering.particles import ParticleFilter, _moment, past_tensors, run
 from nesymm.filtering.plan import places
 from nesymm.filtering.state import LANES, Settings, normalise
+from nesymm.filtering.step import ParticleStep
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,21 @@ def particle_trajectories(
             start += number
             traced.append(jax.vmap(_trace)(piece, here) if piece is not None else None)
         out[name.removeprefix("slot ")] = traced
+    out |= _settled(engine, state.beliefs, chosen, replace(settings, particles=count), pick_key)
     return out, outcome.dead
+
+
+def _settled(
+    engine: ParticleFilter, beliefs: list[Named], chosen: Any, lanes: Settings, key: Any
+) -> dict[str, Any]:
+    """Static variables that the particles have beliefs about: drawn once per trajectory."""
+    if not beliefs:
+        return {}
+    picked = [_trace(b, chosen) for b in beliefs]
+    here = jax.random.fold_in(key, 1)
+    drawn = draw(jax, here, eliminate(jnp, picked), lanes.shape, None, LANES)
+    values = ParticleStep(engine.first, lanes, engine.phases.kept)._assemble(drawn)
+    return {n: [Named(v.array[None], v.dims), None] for n, v in values.items()}
 
 
 def _lengths(pieces: list[Named]) -> list[int]:
@@ -240,8 +256,6 @@ def _lengths(pieces: list[Named]) -> list[int]:
 
 
 def _trace(value: Named, index: Any) -> Named:
-    from nesymm.filtering.elimination import pick_at
-
     if PARTICLE not in value.dims:
         return value
     return pick_at(jnp, value, {PARTICLE: Named(index, LANES)})

@@ -23,6 +23,7 @@ from nesymm.errors import NesymmError
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, apply, expand, union
 from nesymm.filtering.dims import Choice, cells, choices
+from nesymm.filtering.disjunction import disjunction
 from nesymm.filtering.elimination import MAX_CELLS, Factor, TooLarge
 
 # A condition over more joint values than this is given a name of its own.
@@ -275,7 +276,9 @@ class Tables(Lowering):
 
     def _node(self, expr: Expr) -> Named:
         args = tuple(self.memo[id(a)] for a in expr.args)
-        if expr.op in ("and", "or") and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
+        if expr.op == "any" and any(expr.data in d.plates for d in choices(args[0].dims)):
+            result = self._any_along(args[0], expr.data)
+        elif expr.op in ("and", "or") and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
             result = self._connective(expr.op, args)
         else:
             self._check(union(a.dims for a in args))
@@ -302,13 +305,24 @@ class Tables(Lowering):
         """The same condition as a choice of its own."""
         if cells(condition.dims) <= 2:
             return condition
+        return Named(jnp.asarray([False, True]), (self._name(condition),))
+
+    def _name(self, condition: Named) -> Choice:
         # A condition over choices of a plate lives in the plate, though it has no such axis.
         plates = [a for d in choices(condition.dims) for a in d.plates]
         axes = union([[d for d in condition.dims if isinstance(d, Axis)], plates])
         dim = Choice("aux", len(self.factors), axes, 2)
         truth = Named(jnp.asarray([False, True]), (dim,))
         self.factors.append(log_truth(apply(jnp, jnp.equal, truth, condition), self.real))
-        return truth
+        return dim
+
+    def _any_along(self, condition: Named, axis: Axis) -> Named:
+        """Whether a condition on the choices of a plate holds anywhere in it."""
+        part = self._name(condition)
+        outside = tuple(a for a in part.plates if a != axis)
+        whole = Choice("aux", len(self.factors), outside, 2)
+        self.factors.append(disjunction(whole, part, axis))
+        return Named(jnp.asarray([False, True]), (whole,))
 
     # ------------------------------------------------------------ keys and elements
 
