@@ -14,6 +14,7 @@ from nesymm.exact.montecarlo import make_distribution
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.dims import Choice
 from nesymm.filtering.elimination import Factor
+from nesymm.filtering.state import saved
 from nesymm.filtering.world import Tables, outcome_codes
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
@@ -28,14 +29,40 @@ def masses(
     Where the variable is not drawn, it is fixed to its first outcome, which nobody reads.
     """
     holds = None if guard is TRUE else low.value(guard)
+    return _where_drawn(low, holds, _masses(low, variable, dim, holds is not None, params), dim)
+
+
+def masses_apart(low: Tables, variable: RandomVariable) -> list[Factor]:
+    """The same, one factor for each outcome."""
+    dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+    guarded = variable.guard is not TRUE
+    table = _masses(low, variable, dim, guarded, variable.params)
+    holds = saved(low.value(variable.guard)) if guarded else None
+    out = []
+    for i in range(dim.size):
+        kept = table.dims[:-1]
+        log, plain = table.array[..., i], table.plain[..., i]
+        if holds is None:
+            out.append(Factor(log, kept, plain))
+            continue
+        sure = (0.0, 1.0) if i == 0 else (-jnp.inf, 0.0)
+        logs = apply(jnp, lambda h, x, s=sure: jnp.where(h, x, s[0]), holds, Named(log, kept))
+        plains = apply(jnp, lambda h, x, s=sure: jnp.where(h, x, s[1]), holds, Named(plain, kept))
+        out.append(Factor(logs.array, logs.dims, plains.array))
+    return out
+
+
+def _masses(
+    low: Tables, variable: RandomVariable, dim: Choice, guarded: bool, params: tuple[Param, ...]
+) -> Factor:
+    """The probabilities of the outcomes where the variable is drawn; `dim` is the last."""
     if variable.family == "categorical":
         params = params[:1]
         known = low.world.log_masses(low, params[0], dim.size)
         if known is not None:
             plain = low.world.plain_masses(low, params[0], dim.size)
             assert plain is not None
-            table_ = Factor(known.array, (*known.dims, dim), plain.array)
-            return _where_drawn(low, holds, table_, dim)
+            return Factor(known.array, (*known.dims, dim), plain.array)
     if variable.neural:
         whole = low.value(params[0])  # type: ignore[arg-type]
         behind = whole.array.ndim - len(whole.dims)
@@ -56,7 +83,7 @@ def masses(
         for limit, param in zip(limits, params, strict=False):
             for e in param if isinstance(param, tuple) else (param,):
                 value = low.value(e)
-                if holds is not None:
+                if guarded:
                     # Not by the guard, which may depend on much: the table stays small.
                     ok = jnp.isfinite(value.array)
                     value = Named(jnp.where(ok, value.array, _HARMLESS[limit]), value.dims)
@@ -71,7 +98,7 @@ def masses(
             arrays = tuple(a[..., None] for a in lined)
     table = log_masses(jnp, variable.family, arrays, variable.outcomes, variable.neural)
     table = table.astype(low.real)
-    return _where_drawn(low, holds, Factor(table, (*dims, dim), jnp.exp(table)), dim)
+    return Factor(table, (*dims, dim), jnp.exp(table))
 
 
 def _where_drawn(low: Tables, holds: Named | None, table: Factor, dim: Choice) -> Named:
@@ -233,6 +260,44 @@ def draw_infinite(
     if not jnp.issubdtype(sample.dtype, jnp.integer):
         sample = sample.astype(low.real)
     return Named(sample, dims)
+
+
+def divergence(low: Tables, variable: RandomVariable, anyway: bool) -> Named | None:
+    """KL(guide || prior) of an infinite variable; None where there is no formula.
+
+    It is 0 where the variable is not drawn, unless it counts `anyway`.
+    """
+    import numpyro.distributions as dist
+    from numpyro.distributions.kl import kl_divergence
+
+    assert variable.guide is not None
+    guarded = variable.guard is not TRUE
+    family, params, neural = variable.guide
+    if "multivariate_normal" in (family, variable.family):
+        return None
+    guide, _ = family_params(low, variable, params, guarded, family, neural)
+    prior, _ = family_params(
+        low, variable, variable.params, guarded, variable.family, variable.neural
+    )
+    dims = union([variable.axes, *(v.dims for v in (*guide, *prior))])
+    lined = [expand(jnp, v, dims) for v in (*guide, *prior)]
+    depth = max(a.ndim for a in lined)
+    wide = [jnp.asarray(a, low.real).reshape(*a.shape, *(1,) * (depth - a.ndim)) for a in lined]
+    wide = list(jnp.broadcast_arrays(*wide))
+    try:
+        result = kl_divergence(
+            make_distribution(dist, family, wide[: len(guide)]),
+            make_distribution(dist, variable.family, wide[len(guide) :]),
+        )
+    except NotImplementedError:
+        return None
+    result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
+    # One per element, also where all elements have the same.
+    sizes = [d.size if d in variable.axes else n for d, n in zip(dims, result.shape, strict=True)]
+    named = Named(jnp.broadcast_to(result, sizes), dims)
+    if anyway or not guarded:
+        return named
+    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(variable.guard), named)
 
 
 def log_probability_at(

@@ -77,6 +77,13 @@ def _safe_log(jnp: Any, x: Any) -> Any:
     return jnp.where(x > 0, log, jnp.where(x == 0, -jnp.inf, jnp.nan))
 
 
+def log_add(a: Any, b: Any) -> Any:
+    """log (exp a + exp b)."""
+    import jax.numpy as jnp
+
+    return logsumexp(jnp, jnp.stack(jnp.broadcast_arrays(a, b)), 0)
+
+
 Sum = Callable[[Any, Any, Any], Any]
 
 
@@ -139,7 +146,9 @@ def eliminate(
     """
     out = Eliminated(Named(jnp.zeros(())))
     ties = {f.part: f for f in factors if isinstance(f, Disjunction)}
-    live = [f for f in factors if not isinstance(f, Disjunction)]
+    tables = [f for f in factors if not isinstance(f, Disjunction)]
+    done = [f for f in tables if not choices(f.dims)]
+    live = [f for f in tables if choices(f.dims)]
     plain = (
         plain and not keep and not ties and all(isinstance(f, Factor) and _flat(f) for f in live)
     )
@@ -182,10 +191,11 @@ def eliminate(
         left = reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim])
         live.append(_along(jnp, left, dim.plates))
         open_.remove(dim)
-    done = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
-    out.total = add(jnp, done, plain)
+    summed = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
+    out.total = add(jnp, summed, plain)
     if plain:
         out.total = Named(_safe_log(jnp, out.total.array), out.total.dims)
+    out.total = add(jnp, [out.total, *(_close(jnp, f, ()) for f in done)])
     out.rest = [_close(jnp, f, ()) for f in live if choices(f.dims)]
     return out
 

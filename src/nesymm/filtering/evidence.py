@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import jax.numpy as jnp
 
 from nesymm.compiler.algebra import conjuncts, const, not_
@@ -9,11 +12,12 @@ from nesymm.compiler.expr import Axis, Expr
 from nesymm.compiler.step import ObservationDecl
 from nesymm.compiler.types import Enum, Type, join
 from nesymm.errors import NesymmError
-from nesymm.exact.named import Named, apply, reduce
-from nesymm.filtering.densities import density, masses
+from nesymm.exact.named import Named, apply, expand, reduce, union
+from nesymm.filtering.densities import density, masses, masses_apart
 from nesymm.filtering.dims import Choice
-from nesymm.filtering.elimination import Factor, alike, pick_at
-from nesymm.filtering.plan import Plan, at_place, places, reads
+from nesymm.filtering.elimination import Factor, alike, log_add, pick_at
+from nesymm.filtering.plan import Folded, Plan, at_place, places, reads
+from nesymm.filtering.state import saved
 from nesymm.filtering.world import Moment, Tables, World, log_truth, outcome_codes
 from nesymm.language.program import At, AtLast, During, Now
 
@@ -81,15 +85,42 @@ def never_made(moment: Moment, observation: ObservationDecl) -> bool:
     return observation.value is None and observation.name not in moment.seen
 
 
-def evidence_factors(low: Tables, plan: Plan, moment: Moment) -> list[tuple[str, Named]]:
-    """The log-likelihoods of all observations, by name."""
-    out: list[tuple[str, Named]] = []
+def evidence_factors(
+    low: Tables, plan: Plan, moment: Moment, folded: Mapping[str, Folded] = MappingProxyType({})
+) -> list[Named]:
+    """The log-likelihoods of all observations; the variables in `folded` are summed out."""
+    out: list[Named] = []
     for observation in plan.step.observations:
         if never_made(moment, observation):
             continue
-        for factor in _factors(low, plan, moment, observation):
-            out.append((observation.name, factor))
+        if observation.name in folded:
+            out.append(_summed(low, moment, observation, folded[observation.name]))
+        else:
+            out += _factors(low, plan, moment, observation)
     return out
+
+
+def _summed(low: Tables, moment: Moment, observation: ObservationDecl, inside: Folded) -> Named:
+    """The likelihood of an observation, a variable that only it depends on summed out."""
+    said = Named(jnp.asarray(True))
+    if observation.value is None:
+        said = moment.seen[observation.name][0]
+    elif not observation.value:
+        said = Named(jnp.asarray(False))
+    logs: Named | None = None
+    plain: Named | None = None
+    for prior, holds in zip(masses_apart(low, inside.variable), inside.holds, strict=True):
+        fits = saved(apply(jnp, jnp.equal, low.value(holds), said))
+        log = apply(jnp, lambda f, p: jnp.where(f, p, -jnp.inf), fits, prior)
+        weight = apply(jnp, lambda f, p: jnp.where(f, p, 0.0), fits, Named(prior.plain, prior.dims))
+        logs = log if logs is None else apply(jnp, log_add, logs, log)
+        plain = weight if plain is None else apply(jnp, jnp.add, plain, weight)
+    assert logs is not None
+    assert plain is not None
+    dims = union([logs.dims, plain.dims])
+    factor = Factor(expand(jnp, logs, dims), dims, expand(jnp, plain, dims))
+    mask = seen(moment, observation)
+    return factor if mask is None else _masked(mask, factor)
 
 
 def _masked(mask: Named, factor: Named) -> Named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -161,8 +162,12 @@ class Filter:
         key: Any,
         estimator: str,
         uniform: bool,
+        analytic: bool = False,
     ) -> Slopes:
-        """The same for the numbers in `arrays`; `sequences` only says how they are laid out."""
+        """The same for the numbers in `arrays`; `sequences` only says how they are laid out.
+
+        With `analytic`, divergences of guides are computed and not sampled where they can be.
+        """
         engine, _ = self.engine(sequences)
         compared = tested_parameters(engine.phases) & {p.name for p in self.step.parameters}
         if compared and isinstance(engine, ParticleFilter):
@@ -170,7 +175,7 @@ class Filter:
                 f"the parameter {', '.join(sorted(compared))} is compared with what is drawn; "
                 "particles have no slope for that: learn the parameters of distributions instead"
             )
-        settings = engine.settings(sequences.batch, estimator)
+        settings = replace(engine.settings(sequences.batch, estimator), analytic=analytic)
         outcome, _ = run(engine, settings, sequences, arrays, parameters, networks, key, uniform)
         gains = outcome.log_gain
         # The weights carry the slopes of all steps, so the last gain has that of the whole.
@@ -245,16 +250,26 @@ class Filter:
                 sequences.steps,
                 best=True,
             )
-        draw = exact_trajectories if isinstance(engine, ExactFilter) else particle_trajectories
-
-        def whole(arrays: Any, parameters: Any, networks: Any, key: Any) -> Any:
-            return draw(engine, sequences, arrays, parameters, networks, key, count)  # type: ignore
-
-        pieces, dead = eqx.filter_jit(whole)(
+        pieces, dead = self._drawing(engine, sequences, count, best)(
             to_arrays(sequences), parameters, dict(networks), jax.random.key(seed)
         )
         self._refuse_failures(dead, sequences, data, parameters, networks, seed)
         return arrange(engine.phases.later, pieces, sequences, count, engine.phases.first)
+
+    def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
+        shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), count, best)
+        key = ("draw", sequences.complete, sequences.observed, engine.real, *shape)
+        if key not in self._compiled:
+            draw = exact_trajectories if isinstance(engine, ExactFilter) else particle_trajectories
+            # Nobody asks the queries here.
+            silent = copy(engine)
+            silent.questions = ()
+
+            def whole(arrays: Any, parameters: Any, networks: Any, rng: Any) -> Any:
+                return draw(silent, sequences, arrays, parameters, networks, rng, count)  # type: ignore
+
+            self._compiled[key] = eqx.filter_jit(whole)
+        return self._compiled[key]
 
     def _refuse_failures(
         self,
@@ -424,7 +439,7 @@ def _failures(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Failu
             raised = outcome.flags[t, b]
             if raised.any():
                 flags = engine.phases.later.flags
-                out.append(Failure(b, t, flags[int(np.argmax(raised))].message))
+                out.append(Failure(b, t, str(flags[int(np.argmax(raised))])))
             elif np.isnan(outcome.log_gain[t, b]):
                 out.append(Failure(b, t, "a network or parameter gave NaN"))
             elif outcome.dead[t, b]:

@@ -45,6 +45,7 @@ from nesymm.filtering.state import (
     State,
     normalise,
     slot_key,
+    subtract,
     wide,
 )
 from nesymm.filtering.step import ParticleStep
@@ -343,6 +344,10 @@ class ExactStep(ParticleStep):
         problem = self._problem(low, state.beliefs, moment)
         before = state.log_weights
         gain, beliefs = self._forward(low, problem)
+        for part in self._drawn_ahead(low):
+            gain = apply(jnp, jnp.add, gain, part)
+        for part in problem.proposed():
+            gain = apply(jnp, subtract, gain, part)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
         log_weights = wide(apply(jnp, jnp.add, before, gain), settings).array

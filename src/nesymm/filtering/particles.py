@@ -211,7 +211,7 @@ def run(
             settings,
             state,
             moment(time, slices),
-            binding,
+            _inside(binding, time),
             jax.random.fold_in(key, time),
             at_first=False,
             everything=everything,
@@ -244,6 +244,17 @@ def run(
         state = done.state
         pieces.append(jax.tree.map(lambda x: x[None], replace(done, state=None)))
     return _join(pieces), state
+
+
+def _inside(binding: Binding, time: Any) -> Binding:
+    """The same, with parameters that seem to depend on time.
+
+    Else XLA computes what depends on them alone before the loop, for each particle: reading
+    so many equal numbers at every step takes longer than computing them.
+    """
+    barrier: Any = jax.lax.optimization_barrier
+    parameters, _ = barrier((dict(binding.parameters), time))
+    return replace(binding, parameters=parameters)
 
 
 def past_tensors(engine: Any) -> frozenset[tuple[str, str]]:

@@ -8,6 +8,7 @@ and the evidence then weighs them. A variable that is observed and read nowhere 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,17 @@ from nesymm.compiler.types import domain
 from nesymm.filtering.densities import REPARAMETERISED
 from nesymm.filtering.phases import unroll
 
+# Variables with at most so many outcomes are folded into what is observed of them.
+_FEW = 4
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A variable that only one observation reads, and what is observed for each outcome."""
+
+    variable: RandomVariable
+    holds: tuple[Expr, ...]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -28,6 +40,7 @@ class Plan:
     whose parameters depend on solved ones; `scored` those whose slope is a score. `beliefs`
     are static variables that stay marginalised; those in `fresh` are first met here. Solved
     variables in `unread` matter to the evidence alone: they are summed out and never drawn.
+    Those that one observation alone reads are `folded` into it, by the observation's name.
     """
 
     step: StepProgram
@@ -42,6 +55,7 @@ class Plan:
     always: frozenset[str]
     fresh: tuple[RandomVariable, ...]
     unread: frozenset[str]
+    folded: Mapping[str, Folded]
 
     @property
     def enumerated(self) -> frozenset[str]:
@@ -79,6 +93,7 @@ def make_plan(
         for v in ahead
         if v.finite or v.name in tied or v.name in tested or v.family not in REPARAMETERISED
     )
+    unread = _unread(step, solved, kept)
     return Plan(
         step,
         variables,
@@ -91,7 +106,8 @@ def make_plan(
         scored,
         always,
         tuple(variables[v.name] for v in step.variables if v.name in beliefs),
-        _unread(step, solved, kept),
+        unread,
+        _folded(step, [variables[v.name] for v in solved if v.name in unread]),
     )
 
 
@@ -103,6 +119,35 @@ def _unread(
     read |= reads(f.condition for f in step.flags)
     read |= reads(e for v in step.variables for e in v.expressions())
     return frozenset(v.name for v in solved if v.name not in read and v.name not in kept)
+
+
+def _folded(step: StepProgram, unread: list[RandomVariable]) -> dict[str, Folded]:
+    """Unread variables with few outcomes that stand in one condition that is observed."""
+    asked = reads(e for q in step.queries for e in q.expressions())
+    counts = Counter(n for o in step.observations for n in reads(o.expressions()))
+    out: dict[str, Folded] = {}
+    for variable in unread:
+        name = variable.name
+        if variable.axes or len(variable.outcomes) > _FEW or name in asked or counts[name] != 1:
+            continue
+        (observation,) = [o for o in step.observations if name in reads(o.expressions())]
+        if observation.is_value or observation.axes or observation.name in out:
+            continue
+        out[observation.name] = Folded(
+            variable, tuple(_with(observation.holds, name, v) for v in variable.outcomes)
+        )
+    return out
+
+
+def _with(expr: Expr, name: str, value: object) -> Expr:
+    """An expression in which a variable has a value."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "rv" and node.data == name:
+            return const(value)
+        return rebuild(node, args)
+
+    return rewrite(expr, rule)
 
 
 def parameters_of(variable: RandomVariable) -> list[Expr]:

@@ -57,17 +57,26 @@ class Problem:
             self._solved.append((matters, eliminated))
             if matters:
                 total = apply(jnp, jnp.add, total, eliminated.total)
-        if self.tied:
-            factors = [*self.prior, *self.tied]
-            factors += definitions(self.low.factors, factors)
-            tied = {id(f) for f in self.tied}
-            for group in components(factors):
-                inside = [factors[i] for i in group]
-                if any(id(f) in tied for f in inside):
-                    # Its slope is that of the score of what was drawn: they cancel.
-                    part = stop(eliminate(jnp, inside).total)
-                    total = apply(jnp, subtract, total, part)
+        for part in self.proposed():
+            total = apply(jnp, subtract, total, part)
         return total
+
+    def proposed(self) -> list[Named]:
+        """The log-probability of what was drawn ahead, its finite parents summed out.
+
+        It has no slope: it would be that of the score of what was drawn, and they cancel.
+        """
+        if not self.tied:
+            return []
+        factors = [*self.prior, *self.tied]
+        factors += definitions(self.low.factors, factors)
+        tied = {id(f) for f in self.tied}
+        groups = [[factors[i] for i in group] for group in components(factors)]
+        return [
+            stop(eliminate(jnp, inside).total)
+            for inside in groups
+            if any(id(f) in tied for f in inside)
+        ]
 
     def draw(self, key: Any, ancestors: Named | None, settings: Settings) -> dict[Choice, Named]:
         assert self._solved is not None

@@ -55,7 +55,9 @@ class Settings:
     `estimator` says where slopes come from: None (there are none), surrogate, score, rloo
     or recursive_rloo. With `record`, every step reports what it drew. With `plain`, sums over
     finite variables are taken of plain numbers where that is possible, which is faster, and
-    underflows where the evidence of one step is less probable than the smallest number.
+    underflows where the evidence of one step is less probable than the smallest number. With
+    `analytic`, the divergence of a guide from its prior is computed and not sampled, where
+    there is a formula; this is for one particle.
     """
 
     batch: int
@@ -67,6 +69,7 @@ class Settings:
     estimator: str | None = None
     record: bool = False
     plain: bool = True
+    analytic: bool = False
 
     def shape(self, dims: tuple) -> tuple[int, ...]:
         sizes = {BATCH: self.batch, PARTICLE: self.particles}

@@ -7,7 +7,7 @@ jointly from its exact posterior; compute the next state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,14 @@ from nesymm.compiler.expr import TRUE, Axis, Expr
 from nesymm.compiler.step import RandomVariable
 from nesymm.compiler.types import Int
 from nesymm.exact.named import Named, apply, expand, reduce, union
-from nesymm.filtering.densities import density, draw_infinite, log_probability_at, mass_at, masses
+from nesymm.filtering.densities import (
+    density,
+    divergence,
+    draw_infinite,
+    log_probability_at,
+    mass_at,
+    masses,
+)
 from nesymm.filtering.dims import BATCH, Choice, choices
 from nesymm.filtering.elimination import (
     add,
@@ -32,7 +39,7 @@ from nesymm.filtering.elimination import (
 )
 from nesymm.filtering.estimators import average, marginal_scores
 from nesymm.filtering.evidence import Told, evidence_factors, never_made, seen
-from nesymm.filtering.plan import Plan, at_place, places, reads
+from nesymm.filtering.plan import Folded, Plan, at_place, places, reads
 from nesymm.filtering.questions import Question
 from nesymm.filtering.solve import Problem
 from nesymm.filtering.state import (
@@ -70,6 +77,11 @@ class ParticleStep:
     def summed(self) -> frozenset[str]:
         """Variables that are not drawn, unless what is drawn is to be reported."""
         return frozenset() if self.settings.record else self.plan.unread
+
+    @property
+    def folded(self) -> Mapping[str, Folded]:
+        """Variables that are summed out inside the observation that reads them."""
+        return {} if self.settings.record else self.plan.folded
 
     # ------------------------------------------------------------ the step
 
@@ -123,6 +135,7 @@ class ParticleStep:
         beliefs = [follow(b, ancestors) for b in state.beliefs]
         scores = state.scores
         concrete = self._tables(slots_, values_, moment, binding, concrete=True)
+        new_slots = self._next(concrete)
         if scored or plan.beliefs:
             score, beliefs = self._score(concrete, drawn, values_, beliefs, moment)
             if scored:
@@ -137,7 +150,6 @@ class ParticleStep:
         # Weights have mean one, so that their logarithms stay small however long it runs.
         mean = jax.lax.stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
         after = after - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
-        new_slots = self._next(concrete)
         statics = {n: values_[n] for n in self.kept if n in values_ and n not in plan.beliefs}
         if settings.estimator == "recursive_rloo":
             scores = marginal_scores(problem, new_slots, state.scores, settings)
@@ -263,22 +275,49 @@ class ParticleStep:
             value = low.world.values[variable.name]
             scored, tied = variable.name in self.plan.scored, variable.name in self.plan.tied
             parts = []
-            if variable.guide is not None:
+            formula = self._divergence(low, variable)
+            if formula is not None:
+                parts.append(formula)
+            elif variable.guide is not None:
                 family, params, neural = variable.guide
-                log_q = density(low, variable, variable.guard, params, value, family, neural)
+                anyway = self._drawn_anyway(variable)
+                log_q = density(
+                    low, variable, variable.guard, params, value, family, neural, anyway
+                )
                 parts.append(Named(-(stop(log_q.array) if scored else log_q.array), log_q.dims))
                 if not tied:
-                    parts.append(log_probability_at(low, variable, value))
+                    parts.append(log_probability_at(low, variable, value, anyway))
             elif scored and not tied and self.settings.estimator == "surrogate":
                 log_p = log_probability_at(low, variable, value)
                 parts.append(Named(slope_of(log_p.array), log_p.dims))
             out += [reduce(jnp, jnp.sum, part, variable.axes) for part in parts]
         return out
 
+    def _drawn_anyway(self, variable: RandomVariable) -> bool:
+        """Whether a guard depends on what is summed out: a guide then weighs in any case."""
+        return bool(self.plan.enumerated & reads([variable.guard]))
+
+    @property
+    def _mentioned(self) -> set[str]:
+        """Variables that observations mention."""
+        return reads(e for o in self.plan.step.observations for e in o.expressions())
+
+    def _divergence(self, low: Tables, variable: RandomVariable) -> Named | None:
+        """In place of log p - log q its mean under q, where there is a formula for it."""
+        if not self.settings.analytic or variable.guide is None:
+            return None
+        if variable.name in self.plan.scored or variable.name in self.plan.tied:
+            return None
+        if variable.name in self._mentioned:
+            return None
+        found = divergence(low, variable, self._drawn_anyway(variable))
+        return None if found is None else Named(-found.array, found.dims)
+
     # ------------------------------------------------------------ the exact part
 
     def _problem(self, low: Tables, beliefs: list[Named], moment: Moment) -> Problem:
-        drawn = (*self.plan.fresh, *self.plan.solved)
+        folded = {f.variable.name for f in self.folded.values()}
+        drawn = (*self.plan.fresh, *(v for v in self.plan.solved if v.name not in folded))
         prior = [f for v in drawn for f in self._masses(low, v)]
         tied: list[Named] = []
         guided: list[Named] = []
@@ -290,7 +329,7 @@ class ParticleStep:
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
                 (guided if variable.guide is not None else tied).append(log_p)
-        evidence = [f for _, f in evidence_factors(low, self.plan, moment)]
+        evidence = evidence_factors(low, self.plan, moment, self.folded)
         evidence += self._tilts(low, moment)
         evidence += guided
         return Problem(
@@ -403,7 +442,10 @@ class ParticleStep:
         Its slope is all that the surrogate needs; what is marginalised is summed out.
         """
         factors = list(beliefs)
+        folded = {f.variable.name for f in self.folded.values()}
         for variable in (*self.plan.fresh, *self.plan.solved):
+            if variable.name in folded:
+                continue
             dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
             known = mass_at(low, variable, drawn[dim]) if dim in drawn else None
             if known is not None:
@@ -414,17 +456,24 @@ class ParticleStep:
                 factors.append(pick_at(jnp, table, known_dims))
         for variable in self.plan.ahead:
             value = values[variable.name]
+            formula = self._divergence(low, variable)
+            if formula is not None:
+                factors.append(formula)
+                continue
             if variable.name in self.plan.scored or variable.guide is not None:
-                log_p = log_probability_at(low, variable, value)
+                anyway = variable.guide is not None and self._drawn_anyway(variable)
+                log_p = log_probability_at(low, variable, value, anyway)
                 free = self._free(variable, moment)
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
                 factors.append(log_p)
             if variable.guide is not None and variable.name not in self.plan.scored:
                 family, params, neural = variable.guide
-                log_q = density(low, variable, variable.guard, params, value, family, neural)
+                log_q = density(
+                    low, variable, variable.guard, params, value, family, neural, anyway
+                )
                 factors.append(Named(-log_q.array, log_q.dims))
-        factors += [f for _, f in evidence_factors(low, self.plan, moment)]
+        factors += evidence_factors(low, self.plan, moment, self.folded)
         factors += self._tilts(low, moment)
         factors += low.factors
         eliminated = eliminate(
@@ -433,6 +482,7 @@ class ParticleStep:
             keep=frozenset(
                 d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs
             ),
+            plain=self.settings.plain,
         )
         score = eliminated.total
         rest = eliminated.rest

@@ -25,6 +25,7 @@ from nesymm.exact.named import Named, apply, expand, union
 from nesymm.filtering.dims import Choice, cells, choices
 from nesymm.filtering.disjunction import disjunction
 from nesymm.filtering.elimination import MAX_CELLS, Factor, TooLarge
+from nesymm.filtering.state import saved
 
 # A condition over more joint values than this is given a name of its own.
 _NAMED_ABOVE = 64
@@ -193,6 +194,7 @@ class World:
         row: Any = 0
         for index, size in zip(indices, sizes, strict=True):
             row = row * size + expand(jnp, index, dims)
+        row = saved(row)
         flat = whole.reshape(-1, *whole.shape[len(indices) :])
         return Named(jnp.take(flat, row, axis=0, mode="clip"), dims)
 
