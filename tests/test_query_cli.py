@@ -217,7 +217,7 @@ def test_mistakes_in_networks(write, modules: Path, place: str, message: str) ->
         (NEURAL, "shapes", "failing_nets.py, line 3)\n"),
         (NEURAL, "silent", "the network net failed: RuntimeError ("),
         (NEURAL, "arguments", "the network net failed: TypeError: "),
-        (NEURAL, "few", "a network gave outputs of shape (1,), 2 are needed\n"),
+        (NEURAL, "few", "the network net gave outputs of shape (1,), 2 are needed\n"),
         (NORMAL, "shapes", "the network net failed: TypeError: dot_general requires"),
         (NORMAL, "few", "the network net gave 1 outputs, 2 are needed\n"),
         (NORMAL_PAIR, "silent", "the network net failed: RuntimeError ("),

@@ -84,6 +84,11 @@ class Diagnostic:
         return "\n".join(lines)
 
 
+def located(message: str, span: Span | None) -> str:
+    """A message with the place in a program that it is about."""
+    return message if span is None else "\n".join([message, *_excerpt(span)])
+
+
 def _excerpt(span: Span) -> list[str]:
     line, column = span.source.position(span.start)
     text = span.source.line(line).replace("\t", " ")

@@ -249,7 +249,8 @@ def test_gradients_where_a_point_mass_may_outweigh_a_density(method: str, observ
 
 
 def samples_agree(source: str, n: int = 4000) -> None:
-    """Frequencies are within four standard errors of the marginals.
+    """Frequencies are within four standard errors of the marginals, and of the probability
+    of the most probable world.
 
     Seeds are fixed, so that a test that passes will pass again.
     """
@@ -260,7 +261,12 @@ def samples_agree(source: str, n: int = 4000) -> None:
         assume(False)
         return
     samples = [posterior.sample(n, seed=1) for posterior in posteriors]
-    for name in samples[0][0]:
+    world, probability = posteriors[0].most_probable()
+    for drawn in samples:
+        error = math.sqrt(probability * (1 - probability) / n)
+        assert abs(drawn.count(world) / n - probability) <= 4 * error + 1e-9
+    # The variables that are drawn in every world.
+    for name in set.intersection(*(set(s) for drawn in samples for s in drawn)):
         expected = posteriors[0].marginal(name)
         assert posteriors[1].marginal(name) == pytest.approx(expected, abs=1e-9)
         assert sum(expected.values()) == pytest.approx(1.0)

@@ -79,7 +79,6 @@ PROGRAMS = {
         "0.5::a(1). a(2). 0.5::b(2). b(3). p(L) :- findall(X, d(X), L). query(p(_)).",
         "0.5::b(1, x). 0.5::b(1, y). c(X) :- b(X, _). p(L) :- findall(X, c(X), L). query(p(_)).",
         "0.5::a(X) :- d(X, Y). d(1, u). d(1, v). p(L) :- findall(X, a(X), L). query(p(_)).",
-        "0.5::a. b(1) :- a. b(2) :- \\+ a. p(L) :- findall(X, b(X), L). query(p(_)).",
         "a(1, 2). a(2, 3). p(Y, L) :- findall(X, a(X, Y), L). query(p(2, _)). query(p(4, _)).",
         "0.5::a(1). 0.5::a(2). p(Y) :- findall(X, a(X), [Y | _]). query(p(_)).",
         # all/3 has each answer once.
@@ -88,7 +87,34 @@ PROGRAMS = {
         "0.5::b(1, x). 0.5::b(1, y). c(X) :- b(X, _). p(L) :- all(X, c(X), L)."
         " q(L) :- all(X, b(X, _), L). query(p(_)). query(q(_)).",
         "0.5::e(1, 2). 0.5::e(2, 1). 0.5::e(1, 3). r(X, Y) :- e(X, Y). r(X, Y) :- e(X, Z), r(Z, Y)."
-        "\np(L) :- all(Y, r(1, Y), L). query(p(_)).",
+        "\np(S) :- all(Y, r(1, Y), L), sort(L, S). query(p(_)).",
+        "e(1, 2). e(1, 3). e(2, 2). p(L) :- all(X, (e(_, X) ; e(_, X)), L). query(p(_)).",
+        # A list is an atom if it is empty.
+        "0.5::a(1). 0.5::a(2). p :- findall(X, a(X), L), compound(L).\n"
+        "q :- findall(X, a(X), L), atom(L). query(p). query(q).",
+    ],
+    "order of findall": [
+        # Facts, and rules over facts: each proof has a node of its own.
+        "b(1, x). b(2, x). b(1, y). c(X) :- b(X, _). p(L) :- findall(X, c(X), L). query(p(_)).",
+        "a(1). a(2). a(3). b(3). b(0). e(X) :- b(X). e(X) :- a(X). p(L) :- findall(X, e(X), L)."
+        " query(p(_)).",
+        "a(1). a(2). a(3). e(X) :- a(X), X > 1. e(X) :- a(X), X < 2. p(L) :- findall(X, e(X), L)."
+        " query(p(_)).",
+        "e(1, 2). 0.5::e(2, 3). e(1, 3). e(3, 1). p(L) :- findall(X - Z, (e(X, Y), e(Y, Z)), L)."
+        " query(p(_)).",
+        "0.5::b(3); 0.5::b(1) :- c(X). c(3). c(1). 0.4::b(2). p(L) :- findall(X, b(X), L)."
+        " query(p(_)).",
+        "b(1). b(2). b(3). c(2). p(L) :- findall(X, (b(X), \\+ c(X)), L). query(p(_)).",
+        # Items that exclude each other, or are all the same, have no order.
+        "0.5::a. b(1) :- a. b(2) :- \\+ a. p(L) :- findall(X, b(X), L). query(p(_)).",
+        "b(1). 0.5::b(2). 0.5::c(2). p(L) :- findall(k, (b(X), \\+ c(X)), L). query(p(_)).",
+        # What does not depend on the order.
+        LISTS + "0.5::b(1). b(2). b(3.5). 0.5::c(2).\n"
+        "p(S, N, M) :- findall(X, (b(X), \\+ c(X)), L),\n"
+        "sum_list(L, S), length(L, N), max_list(L, M). query(p(_, _, _)).",
+        LISTS + "0.5::b(1). b(2). 0.5::c(2).\n"
+        "p :- findall(X, (b(X), \\+ c(X)), L), memberchk(2, L).\n"
+        "q(X) :- findall(Y, (b(Y), \\+ c(Y)), L), member(X, L). query(p). query(q(_)).",
     ],
     "aggregates": [
         AGGREGATES + "s(a, 1). s(a, 1). s(b, 3). c(K, sum<X>) :- s(K, X). query(c(_, _)).",
@@ -148,6 +174,37 @@ PROGRAMS = {
 )  # fmt: skip
 def test_program(source: str) -> None:
     same(source)
+
+
+ORDER_UNKNOWN = [
+    "b(1, x). b(2, x). b(1, y). c(X) :- b(X, _). d(1). d(2).\n"
+    "p(L) :- findall(X - Y, (c(X), d(Y)), L). query(p(_)).",
+    "b(1, x). b(2, x). b(1, y). c(X) :- b(X, _).\n"
+    "p(L) :- findall(X, (c(X), X < 9), L). query(p(_)).",
+    "b(1). b(2). c(X) :- b(X). d(1 - X) :- c(X). d(2 - X) :- c(X). p(L) :- findall(X, d(X), L)."
+    " query(p(_)).",
+    "b(1). b(2). 0.5::c(1). p(X) :- findall(Y, (b(Y), \\+ c(Y)), [X | _]). query(p(_)).",
+    LISTS + "b(1). b(2). 0.5::c(1). p(X) :- findall(Y, (b(Y), \\+ c(Y)), L), memberchk(X, L)."
+    " query(p(_)).",
+    # Sorting one copy does not sort the other.
+    "b(1). b(2). 0.5::c(1). p(X) :- findall(Y, (b(Y), \\+ c(Y)), L), sort(L, _), L = [X | _]."
+    " query(p(_)).",
+    # Of 1 and 1.0, the maximum is the last.
+    LISTS + "b(1). b(1.0). 0.5::c(1). p(M) :- findall(X, (b(X), \\+ c(X)), L), max_list(L, M)."
+    " query(p(_)).",
+    # A list made of another has its order.
+    LISTS + "b(1). b(2). 0.5::c(1).\n"
+    "p(M) :- findall(Y, (findall(X, (b(X), \\+ c(X)), L), member(Y, L)), M). query(p(_)).",
+    "e(1, 2). e(2, 1). e(1, 3). r(X, Y) :- e(X, Y). r(X, Y) :- e(X, Z), r(Z, Y).\n"
+    "p(L) :- all(Y, r(1, Y), L). query(p(_)).",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", ORDER_UNKNOWN)
+def test_a_list_in_an_order_of_its_own(source: str) -> None:
+    with pytest.raises(ProgramError, match="may collect its items in another") as caught:
+        nesymm.compile(source)
+    assert caught.value.codes == ("E319",)
 
 
 REFUSED = [

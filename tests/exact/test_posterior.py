@@ -292,6 +292,11 @@ def test_samples_marginals_and_the_most_probable_world(method: str) -> None:
     assert probability == pytest.approx(only_b / alarm)
     n = 4000
     samples = posterior.sample(n, seed=3)
+    # A world has the one cause that applies in it, and no others.
+    causes = {(True, True): "alarm", (True, False): "alarm:2", (False, True): "alarm:3"}
+    for sample in samples:
+        cause = causes[sample["burglary"], sample["earthquake"]]
+        assert sample.keys() == {"burglary", "earthquake", cause} and sample[cause] is True
     for burglary, earthquake, mass in (
         (True, True, both), (True, False, only_b), (False, True, only_e), (False, False, 0.0),
     ):  # fmt: skip
@@ -343,3 +348,8 @@ def test_mistakes_in_calls_are_explained() -> None:
 def test_query_strings_are_read_as_terms() -> None:
     posterior = nesymm.compile("0.3::p('A b', [1, 2]). query(p(X, Y)).").infer()
     assert posterior.probability("p( 'A b' , [1,2] )") == pytest.approx(0.3)
+
+
+def test_without_a_query_values_are_listed() -> None:
+    found = nesymm.compile("d(X) ~ uniform_int(1, 2). e ~ uniform_int(3, 4).").infer().queries
+    assert found == pytest.approx({"d(1)": 0.5, "d(2)": 0.5, "e(3)": 0.5, "e(4)": 0.5})

@@ -162,6 +162,31 @@ def test_what_must_not_happen_is_reported(message: str, method: str) -> None:
         model.log_probability("q", method=method)
 
 
+@pytest.mark.parametrize("source", FORBIDDEN.values())
+def test_what_must_not_happen_is_located(source: str) -> None:
+    """The message shows the clause, or the second of two."""
+    with pytest.raises(Forbidden, match=r"\n +--> <program>:\d+:\d+\n +\|\n.*\n +\| +\^+$"):
+        infer(source)
+
+
+LARGE = """
+    0.5::a. 0.5::b. q :- y > 600. query(q).
+    y ~ uniform_int(1, 700) :- a.
+    y ~ uniform_int(1, 700) :- b.
+"""
+
+
+def test_a_check_that_is_too_large_is_not_skipped() -> None:
+    message = r"cannot be checked whether two clauses give y/0 .*490,000 combinations(.|\n)*:4:5\n"
+    with pytest.raises(NesymmError, match=message):
+        infer(LARGE)
+
+
+def test_a_large_check_is_not_needed_for_what_cannot_happen() -> None:
+    found = infer(LARGE.replace(":- b", ":- \\+ a, b")).queries["q"]
+    assert found == pytest.approx((0.5 + 0.25) / 7)
+
+
 def test_what_evidence_excludes_does_not_happen() -> None:
     found = infer(CLASH + "evidence(\\+a).").queries["q"]
     assert found == pytest.approx(scipy.stats.norm.sf(-1) / 2)

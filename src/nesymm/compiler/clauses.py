@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -189,6 +189,7 @@ class Clauses:
     lagged: dict[tuple[Pred, int], Span | None] = field(default_factory=dict)
     _index: dict[Pred, list[dict[Any, list[int]] | None]] = field(default_factory=dict)
     _facts: dict[Pred, bool] = field(default_factory=dict)
+    _recursive: dict[Pred, bool] = field(default_factory=dict)
 
     def matching(self, pred: Pred, args: Iterable[Any]) -> list[Resolvent]:
         """The resolvents whose heads may match; constants in the call narrow them down."""
@@ -217,6 +218,18 @@ class Clauses:
             if type(a) in (int, float)
         }
 
+    def is_recursive(self, pred: Pred) -> bool:
+        """Whether the predicate can call itself."""
+        if pred not in self._recursive:
+            seen: set[Pred] = set()
+            pending = [pred]
+            while pending:
+                called = {p for r in self.resolvents.get(pending.pop(), ()) for p in _calls(r.body)}
+                pending.extend(called - seen)
+                seen |= called
+            self._recursive[pred] = pred in seen
+        return self._recursive[pred]
+
     def is_fact_table(self, pred: Pred) -> bool:
         """Whether the predicate consists of ground facts only."""
         if pred not in self._facts:
@@ -228,6 +241,17 @@ class Clauses:
                 for r in rules
             )
         return self._facts[pred]
+
+
+def _calls(body: Iterable[Lit]) -> Iterator[Pred]:
+    """The predicates that a body calls."""
+    for lit in body:
+        match lit:
+            case DisjLit(bodies):
+                for alternative in bodies:
+                    yield from _calls(alternative)
+            case CallLit() | NegLit() | CollectLit() | DrawLit() | ChoiceLit():
+                yield lit.pred
 
 
 def _index(rules: list[Resolvent], position: int) -> dict[Any, list[int]] | None:
@@ -487,12 +511,14 @@ class _Compiler:
                 # All variables of the goal are arguments: solutions that differ in any of
                 # them are collected one by one.
                 visible = {*shared, *groups, *_names((template,))}
-                local = [Var(n) for n in _binding_names(body) if n not in visible]
-                extra = (*(Var(g) for g in groups), template, *local)
+                local = [n for n in _binding_names(body, every=False) if n not in visible]
+                extra = (*(Var(g) for g in groups), template, *map(Var, local))
+                sure = set(_binding_names(body))
+                first = len(shared) + len(groups) + 1
+                optional = frozenset(first + i for i, n in enumerate(local) if n not in sure)
                 # ... `all` and the aggregates of heads once, findall as often as proved.
-                aux = self._inner(
-                    "each" if kind in DISTINCT else "all", body, shared, extra, timed, literal.span
-                )
+                once = "each" if kind in DISTINCT else "all"
+                aux = self._inner(once, body, shared, extra, timed, literal.span, optional)
                 return CollectLit(
                     kind,
                     aux,
@@ -513,6 +539,7 @@ class _Compiler:
         extra: tuple[Term, ...],
         timed: bool,
         span: Span | None,
+        optional: frozenset[int] = frozenset(),
     ) -> Pred:
         """A predicate of its own for a goal inside a goal."""
         aux = self._auxiliary(kind, len(shared) + len(extra))
@@ -520,7 +547,8 @@ class _Compiler:
         head = (*(frame.term(Var(n)) for n in shared), *(frame.term(e) for e in extra))
         lits = self._body(body, frame, set(shared) | _names(extra), timed)
         # When the clause around it cannot apply, neither need the goal inside it.
-        self._add(aux, head, (*self.guards, *lits), frame, span, timed, evaluate=False)
+        body_lits = (*self.guards, *lits)
+        self._add(aux, head, body_lits, frame, span, timed, evaluate=False, optional=optional)
         return aux
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 from nesymm.compiler.algebra import and_, or_
 from nesymm.compiler.clauses import CollectLit
 from nesymm.compiler.evaluate import fail
-from nesymm.compiler.expr import TRUE, Expr
+from nesymm.compiler.expr import FALSE, TRUE, Expr
 from nesymm.compiler.lists import unfold
 from nesymm.compiler.runtime import (
     CondList,
@@ -31,8 +32,9 @@ _TOTAL = {"findall", "set", "count_all", "sum_all", "bag_all"}
 
 
 def gather(
-    lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env
+    lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
 ) -> Iterator[tuple[Env, Expr]]:
+    """The collection of the answers; `ordered` if ProbLog has them in this order, too."""
     outer = [resolve(a, env) for a in lit.outer]
     n, g = len(outer), len(lit.groups)
     groups: dict[Any, tuple[tuple, list[tuple[Any, Expr]]]] = {}
@@ -69,14 +71,16 @@ def gather(
             )
         groups.setdefault(key_of(keys), (keys, []))[1].extend([(item, holds)] * copies)
     for keys, rows in groups.values():
-        for value, exists in _results(lit, rows):
+        for value, exists in _results(lit, rows, ordered):
             new, conditions = list(env), [exists]
             pairs = [*zip(lit.groups, keys, strict=True), (lit.result, value)]
             if all(unify(a, b, new, conditions) for a, b in pairs):
                 yield new, and_(*conditions)
 
 
-def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[Any, Expr]]:
+def _results(
+    lit: CollectLit, rows: list[tuple[Any, Expr]], ordered: bool
+) -> Iterator[tuple[Any, Expr]]:
     kind = lit.kind
     if kind in ("findall", "all", "bag", "set"):
         certain = all(c is TRUE and not axes_of((t,)) for t, c in rows)
@@ -90,7 +94,9 @@ def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[An
                 both = condition if known is None else or_(known[1], condition)
                 distinct[key_of(term)] = (term, both)
             rows = list(distinct.values())
-        value = tuple(t for t, _ in rows) if certain else CondList(tuple(rows))
+        ordered = ordered or kind == "set" or not _have_order(rows)
+        plain = certain and ordered
+        value = tuple(t for t, _ in rows) if plain else CondList(tuple(rows), ordered)
         yield value, some
         return
     if not lit.timed and by_list(kind, tuple(rows)):
@@ -98,13 +104,21 @@ def _results(lit: CollectLit, rows: list[tuple[Any, Expr]]) -> Iterator[tuple[An
             if items:
                 yield _known(kind, items), holds
         return
-    plain = kind.removesuffix("_all")
+    summary = kind.removesuffix("_all")
     if not rows and kind not in _TOTAL:
         return
-    value, exists = summarise(plain, tuple(rows), lit.span)
-    if kind not in _TOTAL and plain in ("count", "sum"):
+    value, exists = summarise(summary, tuple(rows), lit.span)
+    if kind not in _TOTAL and summary in ("count", "sum"):
         _, exists = summarise("max", tuple((0, c) for _, c in rows), lit.span)
     yield value, exists
+
+
+def _have_order(rows: list[tuple[Any, Expr]]) -> bool:
+    """Whether two different items can be there together."""
+    return any(
+        key_of(a) != key_of(b) and and_(x, y) is not FALSE
+        for (a, x), (b, y) in combinations(rows, 2)
+    )
 
 
 def _known(kind: str, items: tuple) -> Any:

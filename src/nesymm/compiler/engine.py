@@ -33,8 +33,9 @@ from nesymm.compiler.clauses import (
 )
 from nesymm.compiler.cycles import break_cycles
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
-from nesymm.compiler.lists import unfold
+from nesymm.compiler.lists import refuse_order, unfold
 from nesymm.compiler.merge import align, merge
+from nesymm.compiler.order import Order
 from nesymm.compiler.runtime import (
     Compound,
     CondList,
@@ -55,6 +56,7 @@ from nesymm.compiler.runtime import (
     shift,
     unify,
 )
+from nesymm.compiler.summary import certain
 from nesymm.compiler.tables import lookup_facts
 from nesymm.compiler.types import Enum, Int, is_finite
 from nesymm.errors import Diagnostic, ProgramError, Span
@@ -68,6 +70,9 @@ MAX_OPEN = 50_000
 MAX_GROWTH = 1_500
 MAX_NUMBERS = 2**15
 MAX_EXPANSION = 400
+
+# The goals that need to know the items of a list, and not their order.
+ORDERLESS = frozenset({"sort", "msort", "sum_list", "sumlist", "max_list", "min_list"})
 
 
 class Split(Exception):
@@ -93,7 +98,7 @@ class Host(Protocol):
     def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr: ...
 
     def collect(
-        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env
+        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
     ) -> Iterable[tuple[Env, Expr]]: ...
 
     def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis: ...
@@ -102,7 +107,7 @@ class Host(Protocol):
 
     def has_axes(self) -> bool: ...
 
-    def conflict(self, pred: Pred, condition: Expr) -> None: ...
+    def conflict(self, pred: Pred, condition: Expr, span: Span | None) -> None: ...
 
     def evaluate(self, term: Any, span: Span | None, timed: bool) -> Any: ...
 
@@ -135,6 +140,8 @@ class Table:
         "low",
         "negations",
         "number",
+        "order",
+        "ordered",
         "pred",
         "recursive",
         "span",
@@ -147,6 +154,9 @@ class Table:
         self.args = args
         # Answers to be collected are counted as often as they are proved.
         self.bag = pred.name.startswith("$all")
+        # Whether ProbLog has the answers in the same order.
+        self.ordered = True
+        self.order = Order() if self.bag else None
         self.number = number
         self.low = number
         self.span = span
@@ -169,7 +179,7 @@ class Table:
 class State:
     """A derivation under way: the literals still to prove, bindings, condition."""
 
-    __slots__ = ("body", "condition", "depth", "env", "rule", "table")
+    __slots__ = ("alone", "body", "condition", "depth", "env", "rule", "table")
 
     def __init__(
         self,
@@ -186,10 +196,14 @@ class State:
         self.env = env
         self.condition = condition
         self.depth = depth
+        # Whether one literal leads to the next: there never was another beside it.
+        self.alone = len(body) < 2
 
     def then(self, body: tuple[Lit, ...], env: Env, condition: Expr, deeper: int = 0) -> State:
         """The same derivation, further on."""
-        return State(self.table, self.rule, body, env, condition, self.depth + deeper)
+        new = State(self.table, self.rule, body, env, condition, self.depth + deeper)
+        new.alone = new.alone and self.alone
+        return new
 
 
 class Engine:
@@ -410,8 +424,13 @@ class Engine:
                         self.equalities.setdefault(extra, lit.span)
                     yield new, and_(condition, extra)
             except NeedsUnfolding as needed:
-                for items, holds in reversed(self._unfold(needed.value, lit.span)):
-                    replaced = [replace_list(t, needed.value, items) for t in env]
+                value = needed.value
+                if value.certain or lit.name not in ORDERLESS:
+                    refuse_order(value, lit.span)
+                for items, holds in reversed(self._unfold(value, lit.span)):
+                    # Spelt out, the list is still one whose order must not matter.
+                    spelt = items if value.ordered else CondList(certain(items).items, False)
+                    replaced = [replace_list(t, value, spelt) for t in env]
                     pending.append((replaced, and_(condition, holds)))
 
     def _negated_args(self, state: State, lit: NegLit) -> tuple:
@@ -451,6 +470,9 @@ class Engine:
         if self._unfolds(state, args, lit.span):
             return
         pred = lit.pred
+        order = state.table.order
+        if order is not None and not order.calls(pred, alone=state.alone):
+            state.table.ordered = False
         functional = pred in self.clauses.random or pred in self.clauses.fluents
         if not functional and self.clauses.is_fact_table(pred):
             self._push(state, rest, self._facts(lit, args, state.env), lit.span)
@@ -490,6 +512,8 @@ class Engine:
         rules = self.clauses.matching(pred, args)
         if any(isinstance(a, Expr) for a in args) or any(r.evaluate_head for r in rules):
             return False
+        if self.clauses.is_recursive(pred):
+            state.table.ordered = False
         offset = len(state.env)
         found = []
         for rule in rules:
@@ -510,6 +534,7 @@ class Engine:
         value = next((x for a in args for x in inside(a) if type(x) is CondList), None)
         if value is None:
             return False
+        refuse_order(value, span)
         for items, holds in self._unfold(value, span):
             env = [replace_list(t, value, items) for t in state.env]
             both = and_(state.condition, holds)
@@ -598,6 +623,7 @@ class Engine:
             case NegLit():
                 reference = make("atom", data=("not", table.number, len(table.negations)))
                 table.negations.append((reference, state))
+                state.table.ordered = False
                 both = and_(state.condition, not_(reference))
                 self.tasks.append(state.then(state.body[1:], state.env, both))
             case CollectLit():
@@ -651,6 +677,8 @@ class Engine:
     def _resume(self, state: State, table: Table) -> None:
         lit = state.body[0]
         answers = table.final
+        if not table.ordered:
+            state.table.ordered = False
         match lit:
             case CallLit():
                 for answer in reversed(answers):
@@ -674,12 +702,17 @@ class Engine:
                         for axis in axes_of(terms) - table.given:
                             holds = any_(axis, holds)
                         found.append(holds)
-                both = and_(state.condition, not_(or_(*found)))
+                some = or_(*found)
+                if state.table.order is not None and some not in (TRUE, FALSE):
+                    state.table.ordered = False
+                both = and_(state.condition, not_(some))
                 if both is not FALSE:
                     self.tasks.append(state.then(state.body[1:], state.env, both))
             case CollectLit():
                 rows = [(a.terms, a.condition) for a in answers]
-                self._push(state, state.body[1:], self.host.collect(lit, rows, list(state.env)))
+                ordered = lit.timed or table.ordered
+                results = self.host.collect(lit, rows, list(state.env), ordered)
+                self._push(state, state.body[1:], results)
 
     def _instantiate(self, site: str, answer: Answer, table: Table) -> tuple[tuple, Expr]:
         """An answer with its own axes renamed for the place where it is used."""
@@ -785,6 +818,8 @@ class Engine:
             for leaf in atoms_of(term):
                 if type(leaf) is V:
                     self._unbound_head(table, rule, i, leaf)
+        if table.order is not None and not table.order.proves(_bindings(state), alone=state.alone):
+            table.ordered = False
         for unfolded, holds in self._unfold_all(terms, rule.span):
             self._add(table, unfolded, and_(condition, holds), rule.span)
 
@@ -798,6 +833,7 @@ class Engine:
             if value is None:
                 found.append((row, holds))
                 continue
+            refuse_order(value, span)
             for items, extra in self._unfold(value, span):
                 both = and_(holds, extra)
                 if both is not FALSE:
@@ -912,6 +948,7 @@ class Engine:
             table.consumers = []
             table.negations = []
             rows = [a for a in table.answers.values() if a.condition is not FALSE]
+            table.ordered = table.ordered and not table.recursive
             for row in rows:
                 row.derivations = []
             if not table.bag:
@@ -923,6 +960,11 @@ class Engine:
 def _size(term: Any) -> int:
     """The number of leaves of a list or compound; 0 for anything else."""
     return sum(1 for _ in atoms_of(term)) if parts(term) else 0
+
+
+def _bindings(state: State) -> Any:
+    """What all variables of a clause are bound to, those without a name included."""
+    return key_of(tuple([resolve(V(i), state.env) for i in range(state.rule.size)]))
 
 
 def _computes(term: Any) -> bool:

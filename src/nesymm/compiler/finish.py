@@ -175,7 +175,7 @@ def map_expressions(
             replace(s, present=change(s.present), values=tuple(map(change, s.values)))
             for s in step.slots
         ),
-        flags=tuple(Flag(f.message, change(f.condition)) for f in step.flags),
+        flags=tuple(replace(f, condition=change(f.condition)) for f in step.flags),
     )
 
 

@@ -255,6 +255,8 @@ def _memberchk(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     elif axes_of(x for pair in items.items for x in pair):
         # There is no first one along an axis.
         raise NeedsUnfolding(items)
+    elif not items.ordered and not is_ground(resolve(lit.args[0], env)):
+        raise NeedsUnfolding(items)
     before: list[Expr] = []
     for term, condition in items.items:
         for new, extra in _bind(env, (lit.args[0], term)):
@@ -304,6 +306,10 @@ def _summary(kind: str) -> Callable[[Grounder, BuiltinLit, Env], Results]:
         pairs = tuple(
             (host.evaluator.number(term, lit.span, lit.timed), c) for term, c in given.items
         )
+        if not given.ordered and given.certain:
+            if kind != "sum" and _ambiguous(given, pairs):
+                raise NeedsUnfolding(given)
+            items = tuple(term for term, _ in given.items)
         if type(items) is CondList:
             computed = kind != "sum" and any(type(term) is Compound for term, _ in items.items)
             if not lit.timed and (computed or by_list(kind, pairs)):
@@ -322,6 +328,15 @@ def _summary(kind: str) -> Callable[[Grounder, BuiltinLit, Env], Results]:
             yield new, and_(condition, exists)
 
     return goal
+
+
+def _ambiguous(given: CondList, pairs: tuple) -> bool:
+    """Whether numbers are equal that are written differently: 1 and 1.0."""
+    written: dict[Any, Any] = {}
+    for (term, _), (number, _) in zip(given.items, pairs, strict=True):
+        if written.setdefault(number, key_of(term)) != key_of(term):
+            return True
+    return False
 
 
 def _compare_terms(a: Any, b: Any, by_text: bool) -> int:
@@ -367,7 +382,11 @@ def _sorted(items: tuple, by_text: bool) -> list[Any]:
 
 
 def _sort(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
-    given = _list(resolve(lit.args[0], env), lit.span)
+    term = resolve(lit.args[0], env)
+    if type(term) is CondList and term.certain:
+        given = tuple(item for item, _ in term.items)
+    else:
+        given = _list(term, lit.span)
     for leaf in (leaf for item in given for leaf in atoms_of(item)):
         if isinstance(leaf, Expr):
             fail(
@@ -457,7 +476,11 @@ def _distance(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
 
 def _kind(test: Callable[[Any], bool]) -> Callable[[Grounder, BuiltinLit, Env], Results]:
     def goal(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
-        return _if(env, test(resolve(lit.args[0], env)))
+        term = resolve(lit.args[0], env)
+        if type(term) is CondList and test(()) != test((0,)):
+            # It depends on whether the list is empty: `[]` is an atom.
+            raise NeedsUnfolding(term)
+        return _if(env, test(term))
 
     return goal
 

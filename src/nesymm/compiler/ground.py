@@ -9,7 +9,7 @@ and the round starts over.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -60,7 +60,7 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
-from nesymm.compiler.types import BOOL, Enum, Int, Real, Type
+from nesymm.compiler.types import BOOL, Enum, Int, Real, Type, is_finite
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.program import At, CheckedProgram, Draw, Guide, Observation, Pred, Query
@@ -72,22 +72,26 @@ _HARD_ROUNDS = 9
 _MAX_ROUNDS = 40
 
 
-def ground(program: CheckedProgram) -> StepProgram:
-    """Compile a checked program to one transition."""
+def ground(
+    program: CheckedProgram, prepare: Callable[[Clauses], None] | None = None
+) -> StepProgram:
+    """Compile a checked program to one transition. `prepare` may add clauses of its own."""
     # Large groundings make millions of small objects and hardly any garbage; searching
     # them for cycles over and over costs a quarter of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _ground(program)
+        return _ground(program, prepare)
     finally:
         if collecting:
             gc.enable()
 
 
-def _ground(program: CheckedProgram) -> StepProgram:
+def _ground(program: CheckedProgram, prepare: Callable[[Clauses], None] | None) -> StepProgram:
     values = value_positions(program.clauses, program.inputs, program.fluents, program.timed)
     clauses, roots = compile_clauses(program, values)
+    if prepare is not None:
+        prepare(clauses)
     blocks: state.Blocks = {}
     splits: frozenset[str] = frozenset()
     restarts = 0
@@ -225,13 +229,16 @@ class Grounder:
                 self.demand(pred, 1, (None,) * len(state.key_positions(self, pred)), None)
             else:
                 for answer in answers:
+                    values = tuple(symbols(answer.terms))
+                    # Values without end cannot be listed: whether there is one is asked.
+                    listed = not self.program.temporal and all(is_finite(v.type) for v in values)
                     self.queries.append(
                         QueryDecl(
                             atom_text(pred.name, answer.terms),
                             None,
                             tuple(sorted(axes_of(answer.terms), key=lambda a: a.name)),
                             answer.condition,
-                            (),
+                            values if listed else (),
                             answer.terms,
                         )
                     )
@@ -382,7 +389,7 @@ class Grounder:
         for i, a in enumerate(group):
             for b in group[i + 1 :]:
                 same = and_(*(agree(as_expr(a.terms[j]), as_expr(b.terms[j])) for j in values))
-                self.conflict(pred, and_(a.condition, b.condition, not_(same)))
+                self.conflict(pred, and_(a.condition, b.condition, not_(same)), b.span)
 
     def _project(self, answer: Answer, axes: tuple[Axis, ...]) -> Expr:
         condition = answer.condition
@@ -558,9 +565,9 @@ class Grounder:
         return self.variables.choose(lit, env, answer, siblings)
 
     def collect(
-        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env
+        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
     ) -> Iterable[tuple[Env, Expr]]:
-        return collect.gather(lit, answers, env)
+        return collect.gather(lit, answers, env, ordered)
 
     def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis:
         axis = Axis(name, type_)
@@ -603,13 +610,13 @@ class Grounder:
                 return rule.names[arg.i]
         return f"K{position + 1}"
 
-    def conflict(self, pred: Pred, condition: Expr) -> None:
-        self.must_not(f"two clauses give {pred} different values", condition)
+    def conflict(self, pred: Pred, condition: Expr, span: Span | None) -> None:
+        self.must_not(f"two clauses give {pred} different values", condition, span)
 
-    def must_not(self, message: str, condition: Expr) -> None:
+    def must_not(self, message: str, condition: Expr, span: Span | None) -> None:
         for axis in sorted(condition.axes, key=lambda a: a.name):
             condition = any_(axis, condition)
-        flag = Flag(message, condition)
+        flag = Flag(message, condition, span)
         if condition is not FALSE and flag not in self.flags:
             self.flags.append(flag)
 

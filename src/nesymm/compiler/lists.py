@@ -12,6 +12,24 @@ from nesymm.errors import Diagnostic, ProgramError, Span
 MAX_UNFOLD = 12
 
 
+def refuse_order(value: CondList, span: Span | None) -> None:
+    """Raise if a list is used in its order, and that is not the order that ProbLog has."""
+    if not value.ordered:
+        raise ProgramError(
+            Diagnostic(
+                "E319",
+                "this list is used in its order, and ProbLog may collect its items in another",
+                span,
+                "sort it right after the findall, `msort(L, S)` or `sort(L, S)`; or use only "
+                "its length, sum, minimum, maximum or members",
+                notes=(
+                    "the order differs where an item has several proofs, and where the goal "
+                    "has recursion or a negation",
+                ),
+            )
+        )
+
+
 def unfold(value: CondList, span: Span | None) -> Iterator[tuple[tuple, Expr]]:
     """All the lists that a conditional list can be, each with its condition."""
     uncertain = [c for _, c in value.items if c is not TRUE]

@@ -210,7 +210,7 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
                 f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
             )
         )
-    host.conflict(table.pred, and_(a.condition, b.condition, not_(same)))
+    host.conflict(table.pred, and_(a.condition, b.condition, not_(same)), b.span)
 
 
 def agree(x: Expr, y: Expr) -> Expr:

@@ -234,6 +234,7 @@ class Variables:
             self.host.must_not(
                 "the probabilities of a disjunction add up to more than 1",
                 and_(guard, lt(const(1 + 1e-9), _total(params))),
+                lit.span,
             )
         option = params[lit.option]
         if is_const(option) and option.data == 0:
@@ -302,9 +303,8 @@ class Variables:
             )
         if isinstance(value.type, Int | Real) and not (0 <= value.type.lo <= value.type.hi <= 1):
             inside = and_(le(const(0), value), le(value, const(1)))
-            self.host.must_not(
-                "a probability is not between 0 and 1", and_(condition, not_(inside))
-            )
+            outside = and_(condition, not_(inside))
+            self.host.must_not("a probability is not between 0 and 1", outside, span)
         return value
 
     # ------------------------------------------------------------ draws
@@ -329,7 +329,7 @@ class Variables:
         type_, support = self.support(family, params, span)
         if not neural:
             for message, wrong in _wrong_parameters(family, params):
-                self.host.must_not(message, and_(answer.condition, wrong))
+                self.host.must_not(message, and_(answer.condition, wrong), span)
         loose = {a for p in params for e in (p if isinstance(p, tuple) else (p,)) for a in e.axes}
         if loose - set(identity.axes):
             fail(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nesymm.compiler.algebra import const, eq
+from nesymm.compiler.algebra import const, eq, not_, or_
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
 from nesymm.compiler.types import Tensor
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
@@ -66,16 +66,26 @@ class CondList:
     """A list whose items are there or not, each under its condition.
 
     What `findall` returns when answers are uncertain. Lengths, sums and extremes of it
-    stay symbolic; any other use of it unfolds it into the lists it can be.
+    stay symbolic; any other use of it unfolds it into the lists it can be. Where it is not
+    `ordered`, ProbLog may have the items in another order, so that no use may depend on it.
     """
 
-    __slots__ = ("items",)
+    __slots__ = ("items", "ordered")
 
-    def __init__(self, items: tuple[tuple[Any, Expr], ...]):
+    def __init__(self, items: tuple[tuple[Any, Expr], ...], ordered: bool = True):
         self.items = items
+        self.ordered = ordered
+
+    @property
+    def certain(self) -> bool:
+        return all(condition is TRUE for _, condition in self.items)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CondList) and self.items == other.items
+        return (
+            isinstance(other, CondList)
+            and self.items == other.items
+            and self.ordered == other.ordered
+        )
 
     def __hash__(self) -> int:
         return hash(self.items)
@@ -223,7 +233,8 @@ def map_symbols(term: Any, change: Callable[[Expr], Any]) -> Any:
             tuple(map_symbols(t, change) for t in term.items), map_symbols(term.tail, change)
         )
     if kind is CondList:
-        return CondList(tuple((map_symbols(t, change), change(c)) for t, c in term.items))
+        items = tuple((map_symbols(t, change), change(c)) for t, c in term.items)
+        return CondList(items, term.ordered)
     return term
 
 
@@ -270,8 +281,12 @@ def unify(a: Any, b: Any, env: Env, conditions: list[Expr]) -> bool:
             if not _unify_symbol(a, b, conditions):
                 return False
         elif ka is CondList or kb is CondList:
-            if a != b:
-                raise NeedsUnfolding(a if ka is CondList else b)
+            value, other = (a, b) if ka is CondList else (b, a)
+            if other == () and not value.ordered and not axes_of(parts(value)):
+                # Empty in any order.
+                conditions.append(not_(or_(*(c for _, c in value.items))))
+            elif a != b or not value.ordered:
+                raise NeedsUnfolding(value)
         elif ka is Compound and kb is Compound:
             if a.functor != b.functor or len(a.args) != len(b.args):
                 return False
@@ -366,7 +381,7 @@ def inside(term: Any) -> Iterator[Any]:
             yield from inside(part)
 
 
-def replace_list(term: Any, value: CondList, items: tuple) -> Any:
+def replace_list(term: Any, value: CondList, items: tuple | CondList) -> Any:
     """The term with a conditional list replaced by one of the lists it can be."""
     kind = type(term)
     if kind is CondList:

@@ -375,6 +375,7 @@ def next_values(
     keys = key_positions(host, pred)
     axes = block_axes(host, pred, block)
     rows: list[tuple[Expr, tuple[Expr, ...]]] = []
+    spans: list[Span | None] = []
     flags: list[Flag] = []
     for answer in answers:
         placed = _place(answer, keys, block, axes)
@@ -391,19 +392,21 @@ def next_values(
             values = [reduce_("pick", axis, condition, v) for v in values]
             condition = any_(axis, condition)
         for value, type_ in zip(values, block.types, strict=True):
-            for flag in _leaving(pred, condition, value, type_):
-                flags.append(Flag(flag.message, _anywhere(flag.condition)))
+            outside = _anywhere(_leaving(condition, value, type_))
+            if outside is not FALSE:
+                flags.append(Flag(f"{pred} leaves its domain {type_}", outside, answer.span))
         rows.append((condition, tuple(values)))
+        spans.append(answer.span)
     if not rows:
         return FALSE, tuple(_anything(t) for t in block.types), flags
     for i, (condition, row) in enumerate(rows):
-        for other, other_values in rows[i + 1 :]:
+        for (other, other_values), span in zip(rows[i + 1 :], spans[i + 1 :], strict=True):
             if exclusive(condition, other):
                 continue
             same = and_(*(agree(x, y) for x, y in zip(row, other_values, strict=True)))
             clash = _anywhere(and_(condition, other, not_(same)))
             if clash is not FALSE:
-                flags.append(Flag(f"two clauses give {pred} different values", clash))
+                flags.append(Flag(f"two clauses give {pred} different values", clash, span))
     present = or_(*(c for c, _ in rows))
     columns = tuple(case([(c, row[j]) for c, row in rows]) for j in range(len(block.types)))
     return present, columns, flags
@@ -449,12 +452,11 @@ def _leaves(term: Any, template: Any) -> list[Expr]:
     return [as_expr(leaf) for leaf in atoms_of(term)] if term != () else []
 
 
-def _leaving(pred: Pred, condition: Expr, value: Expr, type_: Type) -> list[Flag]:
-    """A value outside its declared domain is an error, never clamped."""
+def _leaving(condition: Expr, value: Expr, type_: Type) -> Expr:
+    """When a value is outside its declared domain: an error, never clamped."""
     if contains(type_, refine(value, condition)) or not isinstance(type_, Int | Real | Enum):
-        return []
-    outside = and_(condition, not_(_inside(value, type_)))
-    return [] if outside is FALSE else [Flag(f"{pred} leaves its domain {type_}", outside)]
+        return FALSE
+    return and_(condition, not_(_inside(value, type_)))
 
 
 def _inside(value: Expr, type_: Type) -> Expr:

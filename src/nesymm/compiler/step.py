@@ -179,6 +179,12 @@ class Flag:
 
     message: str
     condition: Expr
+    span: Span | None = _span()
+
+    def __str__(self) -> str:
+        if self.span is None:
+            return self.message
+        return f"{self.message} ({self.span.source.name}:{self.span.line}:{self.span.column})"
 
 
 @dataclass(frozen=True, slots=True)

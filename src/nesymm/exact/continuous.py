@@ -142,9 +142,20 @@ def observed_value(observation: ObservationDecl, i: int, value: Expr) -> Expr:
 
 def eliminate(step: StepProgram) -> StepProgram:
     """Replace comparisons of continuous variables by comparisons of interval numbers."""
-    if not any(node.op in ("lt", "le") for node in postorder(step.roots())):
+    if not any(node.op in ("lt", "le", "eq") for node in postorder(step.roots())):
         return step
-    step = map_expressions(step, _by_cases)
+    countable = {v.name for v in step.variables if not v.finite and isinstance(v.type, Int)}
+
+    def split(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        node = rebuild(node, args)
+        whole = node.op == "eq" and all(isinstance(a.type, Int) for a in node.args)
+        if whole and any(leaf.data in countable for leaf in leaves([node], "rv")):
+            # A whole number is k if it is neither below nor above k.
+            x, y = node.args
+            return and_(*(_by_cases(test, test.args) for test in (le(x, y), le(y, x))))
+        return _by_cases(node, node.args)
+
+    step = map_expressions(step, split)
     finder = _Finder(step)
     groups = finder.groups()
     if not groups:

@@ -78,9 +78,18 @@ def sound(xp: Any, family: str, params: tuple) -> tuple:
 
 
 def log_masses(
-    xp: Any, family: str, params: tuple, outcomes: tuple, neural: bool, floor: bool = False
+    xp: Any,
+    family: str,
+    params: tuple,
+    outcomes: tuple,
+    neural: bool,
+    floor: bool = False,
+    network: str = "a network",
 ) -> Array:
-    """Log-probabilities of the outcomes of a finite family, along the last dimension."""
+    """Log-probabilities of the outcomes of a finite family, along the last dimension.
+
+    Where they are `neural`, a message says which `network` they come from.
+    """
     match family:
         case "bernoulli":
             p = params[0] * 1.0
@@ -92,9 +101,8 @@ def log_masses(
                 ps = xp.concatenate([ps, rest], axis=-1)
             return safe_log(xp, ps * 1.0, floor)
         case "categorical" if neural:
-            logits = params[0].reshape(
-                *params[0].shape[: params[0].ndim - _rank(params[0], outcomes)], -1
-            )
+            rank = _rank(params[0], outcomes, network)
+            logits = params[0].reshape(*params[0].shape[: params[0].ndim - rank], -1)
             return logits - special(xp).logsumexp(logits, axis=-1, keepdims=True)
         case "categorical":
             return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1) * 1.0, floor)
@@ -118,7 +126,7 @@ def log_masses(
     raise NesymmError(f"{family} is not a finite family")
 
 
-def _rank(logits: Array, outcomes: tuple) -> int:
+def _rank(logits: Array, outcomes: tuple, network: str) -> int:
     """How many trailing dimensions of a network's output the outcomes are spread over."""
     size, rank = 1, 0
     for n in reversed(logits.shape):
@@ -126,7 +134,7 @@ def _rank(logits: Array, outcomes: tuple) -> int:
         if size == len(outcomes):
             return rank
     raise NesymmError(
-        f"a network gave outputs of shape {tuple(logits.shape)}, {len(outcomes)} are needed"
+        f"{network} gave outputs of shape {tuple(logits.shape)}, {len(outcomes)} are needed"
     )
 
 

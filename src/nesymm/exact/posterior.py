@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nesymm.errors import NesymmError
-from nesymm.exact.enumerate import truth
+from nesymm.errors import NesymmError, located
 from nesymm.exact.formula import LITERAL
 from nesymm.exact.problem import Problem
 from nesymm.exact.propositional import Drawn, Weight
@@ -203,24 +202,28 @@ class Solver:
             roots = [formula.and_([evidence, fault]) for _, fault in faults]
             self._faults[rank] = build(self.problem, self.method, roots)
         possible = self._faults[rank].log_values(log_weights, xp) > -np.inf
-        for i, (message, _) in enumerate(faults):
+        for i, (flag, _) in enumerate(faults):
             if _known(possible[..., i].any()):
-                raise Forbidden(message)
+                raise Forbidden(located(flag.message, flag.span))
 
-    def most_probable(self, given: Given) -> tuple[np.ndarray, float]:
-        """The most probable assignment of `problem.worlds` and its log-weight.
+    def worlds(self, rank: int) -> Backend:
+        """The backend for the worlds in which the evidence of a precedence holds.
 
         Where the table of assignments is too large, a circuit is compiled instead.
         """
-        problem = self.problem.worlds
-        weights = np.asarray(problem.weights(given))
-        small = problem.states <= ENUMERATE_WORLDS
-        method = "enumerate" if self.method == "enumerate" and small else "circuit"
-        for evidence in problem.evidences:
-            if evidence not in self._worlds:
-                root = problem.encoding.formula.and_([evidence, problem.rules])
-                self._worlds[evidence] = build(problem, method, [root])
-            row, log_weight = self._worlds[evidence].most_probable(weights, 0)
+        if rank not in self._worlds:
+            problem = self.problem.worlds
+            small = problem.states <= ENUMERATE_WORLDS
+            method = "enumerate" if self.method == "enumerate" and small else "circuit"
+            root = problem.encoding.formula.and_([problem.evidences[rank], problem.rules])
+            self._worlds[rank] = build(problem, method, [root])
+        return self._worlds[rank]
+
+    def most_probable(self, given: Given) -> tuple[np.ndarray, float]:
+        """The most probable assignment of `problem.worlds` and its log-weight."""
+        weights = np.asarray(self.problem.worlds.weights(given))
+        for rank in range(len(self.problem.worlds.evidences)):
+            row, log_weight = self.worlds(rank).most_probable(weights, 0)
             if log_weight > -np.inf:
                 return np.asarray(row), float(log_weight)
         raise impossible(self.problem, _PROBABILITY_ZERO)
@@ -333,7 +336,8 @@ class Posterior:
     def marginal(self, variable: str) -> dict[Any, float]:
         """The posterior distribution of a finite random variable, by its name in `nesymm show`.
 
-        A variable with keys has one for each: `p(2)`.
+        A variable with keys has one for each: `p(2)`. In worlds where it is not drawn, it
+        counts by its probabilities all the same.
         """
         elements = self._elements()
         if variable not in elements:
@@ -358,12 +362,17 @@ class Posterior:
         return dict(zip(values, map(float, found), strict=True))
 
     def sample(self, n: int, seed: int = 0) -> list[dict[str, Any]]:
-        """Joint samples of the finite variables from the posterior."""
+        """Worlds from the posterior: joint samples of the finite variables.
+
+        As in `most_probable`, a variable that is not drawn in a world is not in it.
+        """
         import jax
 
-        backend = self._solver.backend(self._rank)
-        key = jax.random.key(seed)
-        return self._assignments(np.asarray(backend.sample(key, self._weights(), EVIDENCE, (n,))))
+        self._refuse_samples()
+        weights = np.asarray(self._solver.problem.worlds.weights(self._given, np))
+        backend = self._solver.worlds(self._rank)
+        rows = np.asarray(backend.sample(jax.random.key(seed), weights, 0, (n,)))
+        return [self._world(row) for row in rows]
 
     def most_probable(self) -> tuple[dict[str, Any], float]:
         """The most probable world given the evidence, and its probability given the evidence.
@@ -381,14 +390,18 @@ class Posterior:
         """
         self._refuse_samples()
         row, log_weight = self._solver.most_probable(self._given)
+        # Rounding must not make a world that is certain more than that.
+        return self._world(row), math.exp(min(0.0, log_weight - self.log_evidence))
+
+    def _world(self, row: np.ndarray) -> dict[str, Any]:
+        """What an assignment of `problem.worlds` means: the variables that are drawn."""
         world: dict[str, Any] = {}
         for source, index in zip(self._solver.problem.worlds.encoding.sources, row, strict=True):
             # One choice at most of all those that stand for a variable is drawn.
             if isinstance(source, Drawn) and index < len(source.variable.outcomes):
                 assert source.variable.support is not None
                 world[source.name] = source.variable.support[index]
-        # Rounding must not make a world that is certain more than that.
-        return world, math.exp(min(0.0, log_weight - self.log_evidence))
+        return world
 
     def _weights(self) -> np.ndarray:
         self._refuse_samples()
@@ -411,17 +424,6 @@ class Posterior:
                 written = dict(zip(variable.outcomes, variable.support, strict=True))
                 values = encoding.elements[variable.name, source.key]
                 out[source.name] = {written[v]: f for v, f in values.items()}
-        return out
-
-    def _assignments(self, rows: np.ndarray) -> list[dict[str, Any]]:
-        """What rows of values of the formula's variables mean."""
-        formula, columns = self._solver.problem.encoding.formula, rows.T
-        out: list[dict[str, Any]] = [{} for _ in rows]
-        for name, values in self._elements().items():
-            support = list(values)
-            holds = [truth(formula, f, columns, len(rows)) for f in values.values()]
-            for found, index in zip(out, np.argmax(holds, axis=0), strict=True):
-                found[name] = support[index]
         return out
 
 

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
 
-from nesymm.compiler.algebra import const, eq
+from nesymm.compiler.algebra import conjuncts, const, eq
 from nesymm.compiler.axes import rebuild
 from nesymm.compiler.expr import FALSE, TIME, Expr, make, postorder
 from nesymm.compiler.finish import map_expressions
 from nesymm.compiler.runtime import map_symbols
-from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, StepProgram
+from nesymm.compiler.step import Flag, ObservationDecl, QueryDecl, RandomVariable, StepProgram
 from nesymm.compiler.types import BOOL, Int
-from nesymm.errors import Diagnostic, ProgramError
+from nesymm.errors import Diagnostic, ProgramError, located
 from nesymm.exact.continuous import eliminate, observed_value, substitute_observed
 from nesymm.exact.enumerate import can_hold
 from nesymm.exact.formula import AND
-from nesymm.exact.propositional import Drawn, Encoding, TooManyCombinations
+from nesymm.exact.propositional import BUDGET, Drawn, Encoding, TooManyCombinations
 from nesymm.exact.weights import Weights
 
 # More observations than this that mix point masses and densities are not sorted out.
@@ -77,7 +77,7 @@ class Problem:
             Asked(name, formula.or_([a.formula for a in ways]), all(a.possible for a in ways))
             for name, ways in found.items()
         ]
-        # What must not happen: messages, and the formulas under which it does.
+        # What must not happen, and the formulas under which it does.
         self.faults = [] if worlds else self._faults()
         self.rules = self.encoding.rules()
 
@@ -221,16 +221,51 @@ class Problem:
             found.setdefault(query.answer(terms), []).append(here)
         return [Asked(name, formula.or_(ways), possible=True) for name, ways in found.items()]
 
-    def _faults(self) -> list[tuple[str, int]]:
+    def _faults(self) -> list[tuple[Flag, int]]:
         found = []
         for flag in self.step.flags:
-            try:
-                fault = self.encoding.truth(flag.condition)
-            except TooManyCombinations:
-                continue  # a check must not stop what can be answered
+            fault = self._fault(flag)
             if can_hold(self.encoding.formula, fault):
-                found.append((flag.message, fault))
+                found.append((flag, fault))
         return found
+
+    def _fault(self, flag: Flag) -> int:
+        """The formula under which a flag is raised."""
+        parts: list[int] = []
+        beyond: TooManyCombinations | None = None
+        for condition in conjuncts(flag.condition):
+            try:
+                parts.append(self.encoding.truth(condition))
+            except TooManyCombinations as error:
+                whole = self._value_by_value(condition)
+                parts.append(self.encoding.formula.true if whole is None else whole)
+                beyond = error if whole is None else beyond
+        fault = self.encoding.formula.and_(parts)
+        if beyond is not None and can_hold(self.encoding.formula, fault):
+            # Without the part that is too large it is possible: who knows.
+            message = f"it cannot be checked whether {flag.message}: {beyond}"
+            raise TooManyCombinations(located(message, flag.span)) from beyond
+        return fault
+
+    def _value_by_value(self, condition: Expr) -> int | None:
+        """A condition whose parts depend on the same few variables: it is looked at for each
+        of their joint values. None if there are too many of these, too."""
+        formula = self.encoding.formula
+        drawn = [node for node in postorder([condition]) if node.op == "rv"]
+        if any(node.args or not self.encoding.variables[node.data].finite for node in drawn):
+            return None
+        tables = [self.encoding.values(node, {}) for node in drawn]
+        if math.prod(map(len, tables)) > BUDGET:
+            return None
+        ways = []
+        for combo in product(*(t.items() for t in tables)):
+            known = {n: const(v) for n, (v, _) in zip(drawn, combo, strict=True)}
+            for node in postorder([condition]):
+                if node not in known:
+                    known[node] = rebuild(node, tuple(known[a] for a in node.args))
+            here = self.encoding.truth(known[condition])
+            ways.append(formula.and_([here, *(f for _, f in combo)]))
+        return formula.or_(ways)
 
     def roots(self, evidence: int) -> list[int]:
         formula = self.encoding.formula

@@ -167,7 +167,9 @@ def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], 
     )
     if variable.family == "bernoulli" and variable.neural:
         arrays = (constrain(low.xp, "unit", arrays[0].reshape(())),)
-    return log_masses(low.xp, variable.family, arrays, variable.outcomes, variable.neural, floor)
+    network = f"the network {params[0].data[0]}" if variable.neural else ""  # type: ignore[union-attr]
+    family, outcomes = variable.family, variable.outcomes
+    return log_masses(low.xp, family, arrays, outcomes, variable.neural, floor, network)
 
 
 def density_of(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], x: Any) -> Any:

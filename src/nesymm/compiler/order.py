@@ -1,0 +1,43 @@
+"""Whether ProbLog collects the items of a `findall` in the order of their proofs.
+
+ProbLog sorts the items by the numbers of the nodes that stand for their proofs. A proof by
+several literals has a node of its own, made when it is found, so that the order is that of
+Prolog. It can be another one where a node is older than its proof: where what was proved
+before is proved again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nesymm.language.program import Pred
+
+
+class Order:
+    """What has been called and proved to collect the answers of one goal."""
+
+    __slots__ = ("_called", "_last", "_proved")
+
+    def __init__(self) -> None:
+        self._called: set[Pred] = set()
+        self._proved: set[Any] = set()
+        self._last: Any = None
+
+    def calls(self, pred: Pred, alone: bool) -> bool:
+        """Note a call; False if it may find old nodes.
+
+        What is `alone`, not one literal of several, passes the nodes of its answers on.
+        """
+        old = alone and pred in self._called
+        self._called.add(pred)
+        return not old
+
+    def proves(self, bindings: Any, alone: bool) -> bool:
+        """Note a proof of the goal; False if it may belong beside an earlier one.
+
+        Where an answer is one literal of several, ProbLog has all its proofs in one place.
+        """
+        apart = not alone and bindings in self._proved and bindings != self._last
+        self._proved.add(bindings)
+        self._last = bindings
+        return not apart
