@@ -1,0 +1,59 @@
+"""What a method is to the harness: something that is fitted, and then says who died.
+
+The harness (`experiments.minihack.discriminative`) fits every method on the same training and
+validation sets, and asks what was fitted for a probability of death per trajectory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from experiments.minihack.data import Dataset
+
+Setting = tuple[int, int, int]  # N, T and E: the grid, the frames, the enemies
+
+SETTINGS: tuple[Setting, ...] = (
+    (10, 10, 1),
+    (10, 10, 2),
+    (10, 20, 1),
+    (10, 20, 2),
+    (15, 10, 1),
+    (15, 10, 2),
+    (15, 20, 1),
+    (15, 20, 2),
+)
+
+
+class Trained(Protocol):
+    """A fitted method."""
+
+    @property
+    def parameters_count(self) -> int:
+        """How many numbers were learned."""
+        ...
+
+    def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
+        """p(dead) per trajectory, `[n]`. Never looks at `data.dead`."""
+        ...
+
+    def save(self, path: str | Path) -> None:
+        """Writes the learned parameters."""
+        ...
+
+
+class Method(Protocol):
+    """A method to fit: its name is a file name too (`transformer`, `deep-hmm`, `nesymm`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Those of `SETTINGS` that the method can be used on."""
+        ...
+
+    def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> Trained:
+        """Fits on `train`. Whatever is chosen is chosen on `validation`."""
+        ...
