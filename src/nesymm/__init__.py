@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Model", "NesymmError", "ProgramError", "compile"]
+__all__ = ["Function", "Model", "NesymmError", "ProgramError", "compile"]
 
 # Loaded when first used, so that `import nesymm` is quick and imports neither JAX nor Lark.
 _HOMES = {
     "compile": "nesymm.model",
     "Model": "nesymm.model",
+    "Function": "nesymm.training.networks",
     "NesymmError": "nesymm.errors",
     "ProgramError": "nesymm.errors",
 }

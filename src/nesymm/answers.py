@@ -72,31 +72,39 @@ def refuse_unbound(model: Model) -> None:
 
 
 def load_networks(place: str | None) -> dict[str, Callable[..., Any]]:
-    """The object that `module:object` names, found from the current folder too."""
+    """The networks in the dictionary that `module:object` names."""
     if place is None:
         return {}
+    found = load_object(place, f"`--networks {place}`")
+    if not isinstance(found, Mapping) or not all(callable(f) for f in found.values()):
+        raise NesymmError(
+            f"`--networks {place}`: expected a dictionary from network names to functions, "
+            f"received {type(found).__name__}"
+        )
+    return {name: guarded(name, network) for name, network in found.items()}
+
+
+def load_object(place: str, where: str) -> Any:
+    """The object that `module:object` names, found from the current folder too.
+
+    `where` says in messages who asked for it.
+    """
     module_name, colon, attribute = place.partition(":")
     if not colon or not module_name or not attribute:
-        raise NesymmError(f"`--networks {place}`: write module:object, for example nets:networks")
+        raise NesymmError(f"{where}: write module:object, for example nets:networks")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         module = import_module(module_name)
     except Exception as error:  # the module is not ours, and can go wrong in any way
-        raise NesymmError(f"`--networks {place}`: {_what_went_wrong(error)}") from None
+        raise NesymmError(f"{where}: {_what_went_wrong(error)}") from None
     if not hasattr(module, attribute):
-        raise NesymmError(f"`--networks {place}`: {module_name} has no object called {attribute}")
-    found = getattr(module, attribute)
-    if not isinstance(found, Mapping) or not all(callable(f) for f in found.values()):
-        raise NesymmError(
-            f"`--networks {place}`: expected a dictionary from network names to functions, "
-            f"received {type(found).__name__}"
-        )
-    return {name: _guarded(name, network) for name, network in found.items()}
+        raise NesymmError(f"{where}: {module_name} has no object called {attribute}")
+    return getattr(module, attribute)
 
 
-def _guarded(name: str, network: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(name: str, network: Callable[..., Any]) -> Callable[..., Any]:
     """A network whose errors say its name, for there is no traceback to tell."""
 
     def call(*args: Any) -> Any:

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nesymm.exact.posterior import Posterior, Solver
+    from nesymm.explanation import Firing
     from nesymm.filtering.filter import Filter, Slopes
     from nesymm.filtering.methods import Method
     from nesymm.filtering.result import Filtered
     from nesymm.filtering.stream import Stream
     from nesymm.filtering.trajectories import Trajectories
+    from nesymm.generation import Generated
     from nesymm.language.program import CheckedProgram
     from nesymm.language.terms import Program
     from nesymm.training.fit import Fitted
@@ -38,6 +40,7 @@ class Model:
     constants: Mapping[str, Any] = field(default_factory=dict)
     _solvers: dict[Any, Solver] = field(default_factory=dict, repr=False)
     _filters: dict[Any, Filter] = field(default_factory=dict, repr=False)
+    _firings: list[StepProgram] = field(default_factory=list, repr=False)
 
     # ------------------------------------------------------------ adaptation
 
@@ -260,6 +263,33 @@ class Model:
             seed=seed,
             best=best,
         )
+
+    def generate(
+        self,
+        data: Mapping[str, Any] | None = None,
+        count: int = 1,
+        *,
+        method: Method | str = "auto",
+        horizon: int | None = None,
+        length: Any = None,
+        seed: int = 0,
+    ) -> Generated:
+        """Draw whole trajectories, given what `data` and the program say of any step.
+
+        They come from the exact posterior where inference is exact: evidence in the future is
+        obeyed without rejection. Observations that are not given are generated too.
+        """
+        from nesymm.generation import generate
+
+        return generate(self, self._filter(method), data, count, horizon, length, seed)
+
+    def explain(
+        self, generated: Generated, sequence: int = 0, trajectory: int = 0
+    ) -> list[Firing]:
+        """The rules that fired along a generated trajectory, and why."""
+        from nesymm.explanation import explain
+
+        return explain(generated, sequence, trajectory)
 
     def stream(
         self,

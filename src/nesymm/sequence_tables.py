@@ -1,4 +1,4 @@
-"""What `nesymm filter` prints for people."""
+"""What `nesymm filter` and `nesymm evaluate` print for people."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ def tables(found: Findings) -> Iterator[RenderableType]:
             yield Text(f"sequence {number}", "bold")
             yield _steps(sequence, found.exact)
             yield ""
-    yield Text("summary", "bold")
-    yield _summary(found)
-    total = sum(s.log_evidence for s in found.sequences if s.error is None)
-    answered = sum(s.error is None for s in found.sequences)
-    if answered > 1:
-        yield ""
-        yield Text(f"log-evidence of {answered} sequences together: {total:.6g}")
+    yield from summary(found)
     left_out = list(_left_out(found))
     if left_out:
         yield Text(f"not shown: {', '.join(left_out)} (--json has everything)")
@@ -47,10 +41,21 @@ def _steps(sequence: Sequence, exact: bool) -> Table:
         rows.append([str(t), *row, *([] if exact else [_size(sequence.effective[t])])])
     if len(rows) > STEPS:
         rows[STEPS // 2 : -STEPS // 2] = [["…"] * (len(columns) + 1)]
-    return _table(["step", *columns], rows)
+    return table(["step", *columns], rows)
 
 
-def _summary(found: Findings) -> Table:
+def summary(found: Findings) -> Iterator[RenderableType]:
+    """A row for each of the first sequences, and the log-evidence of all."""
+    yield Text("summary", "bold")
+    yield _rows(found)
+    total = sum(s.log_evidence for s in found.sequences if s.error is None)
+    answered = sum(s.error is None for s in found.sequences)
+    if answered > 1:
+        yield ""
+        yield Text(f"log-evidence of {answered} sequences together: {total:.6g}")
+
+
+def _rows(found: Findings) -> Table:
     names = list(found.sequences[0].final)[:QUERIES]
     wrong = any(s.error is not None for s in found.sequences[:SUMMARY])
     heads = ["sequence", "steps", "log-evidence", *([] if found.exact else ["least effective"])]
@@ -62,7 +67,7 @@ def _summary(found: Findings) -> Table:
             row.append(_size(min(known, default=math.nan)))
         row += [_probability(sequence.final[n]) for n in names]
         rows.append([*row, *([sequence.error or ""] if wrong else [])])
-    return _table([*heads, *names, *(["error"] if wrong else [])], rows)
+    return table([*heads, *names, *(["error"] if wrong else [])], rows)
 
 
 def _left_out(found: Findings) -> Iterator[str]:
@@ -77,15 +82,16 @@ def _left_out(found: Findings) -> Iterator[str]:
         yield f"the summary of {number - SUMMARY} more sequences"
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def table(heads: list[str], rows: list[list[str]]) -> Table:
+    """Columns of text, numbers to the right."""
+    out = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for head in heads:
         side = "left" if head == "error" else "right"
-        table.add_column(Text(head), no_wrap=True, header_style="dim", justify=side)  # type: ignore[arg-type]
+        out.add_column(Text(head), no_wrap=True, header_style="dim", justify=side)  # type: ignore[arg-type]
     for row in rows:
-        table.add_row(*(Text(cell, "red" if heads[i] == "error" else "")
-                        for i, cell in enumerate(row)))  # fmt: skip
-    return table
+        out.add_row(*(Text(cell, "red" if heads[i] == "error" else "")
+                      for i, cell in enumerate(row)))  # fmt: skip
+    return out
 
 
 def _probability(value: float) -> str:

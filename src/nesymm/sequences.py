@@ -16,10 +16,10 @@ from nesymm.answers import load_networks, refuse_unbound
 from nesymm.compiler.types import Enum
 from nesymm.errors import NesymmError
 from nesymm.filtering.data import DataError, wanted
-from nesymm.filtering.methods import parse_method
+from nesymm.filtering.methods import Method, parse_method
 from nesymm.filtering.result import Filtered
 from nesymm.language.terms import Program
-from nesymm.model import compile
+from nesymm.model import Model, compile
 
 # A program may read an array of this name itself; then the sequences all have one length.
 LENGTH = "length"
@@ -94,13 +94,44 @@ def filter_file(
     if not model.step.temporal:
         raise NesymmError("this program has no time; `nesymm query` answers it")
     refuse_unbound(model)
-    arrays = read_arrays(data)
-    expected = wanted(model.step)
-    length = None if LENGTH in expected else arrays.pop(LENGTH, None)
-    if length is not None and length.ndim != 1:
+    return filter_arrays(model, read_arrays(data), data, chosen, seed, horizon)
+
+
+def filter_arrays(
+    model: Model,
+    arrays: dict[str, np.ndarray],
+    data: Path,
+    method: Method,
+    seed: int,
+    horizon: int | None,
+) -> Findings:
+    """Filter the arrays of a file."""
+    length = take_length(model, arrays, data)
+    refuse_unfit(model, arrays, data)
+    try:
+        found = model.filter(
+            arrays, method=method, horizon=horizon, length=length, seed=seed, errors="keep"
+        )
+    except DataError as error:
+        raise DataError(f"`{data}`: {error}") from None
+    return findings(found, length)
+
+
+def take_length(model: Model, arrays: dict[str, np.ndarray], data: Path) -> np.ndarray | None:
+    """Take the lengths of the sequences out of the arrays."""
+    if LENGTH in wanted(model.step) or LENGTH not in arrays:
+        return None
+    length = arrays.pop(LENGTH)
+    if length.ndim != 1:
         raise NesymmError(
             f"`{data}`: {LENGTH}: expected one number per sequence, received shape {length.shape}"
         )
+    return length
+
+
+def refuse_unfit(model: Model, arrays: Mapping[str, np.ndarray], data: Path) -> None:
+    """All that the program reads must be there, and be numbers or names."""
+    expected = wanted(model.step)
     for name, want in expected.items():
         if name not in arrays:
             raise NesymmError(
@@ -117,13 +148,6 @@ def filter_file(
                 f"`{data}`: {name}: expected numbers or {'names' if names else 'truth values'}, "
                 f"received an array of {array.dtype}"
             )
-    try:
-        found = model.filter(
-            arrays, method=chosen, horizon=horizon, length=length, seed=seed, errors="keep"
-        )
-    except DataError as error:
-        raise DataError(f"`{data}`: {error}") from None
-    return findings(found, length)
 
 
 # ---------------------------------------------------------------- reading

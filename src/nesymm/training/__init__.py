@@ -1,6 +1,25 @@
 """Learning: objectives, the training loop, checkpoints."""
 
+from nesymm.training.checkpoints import CheckpointError, load_model, save_model
 from nesymm.training.fit import Fitted, TrainingError, fit
-from nesymm.training.objectives import LogEvidence, QueryLoss
+from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
+from nesymm.training.objectives import ELBO, Accuracy, LogEvidence, QueryLoss
+from nesymm.training.several import fit_many
 
-__all__ = ["Fitted", "LogEvidence", "QueryLoss", "TrainingError", "fit"]
+__all__ = [
+    "ELBO",
+    "MLP",
+    "Accuracy",
+    "CheckpointError",
+    "ConvDecoder",
+    "ConvEncoder",
+    "Fitted",
+    "Function",
+    "LogEvidence",
+    "QueryLoss",
+    "TrainingError",
+    "fit",
+    "fit_many",
+    "load_model",
+    "save_model",
+]

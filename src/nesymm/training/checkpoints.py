@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +25,7 @@ from safetensors.numpy import save
 
 from nesymm.errors import NesymmError
 from nesymm.model import Model
+from nesymm.parameters import bound, free
 
 FORMAT = 1
 
@@ -70,7 +73,7 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str)
     """A tree like another, with other numbers."""
     dynamic, static = eqx.partition(like, eqx.is_array_like)
     leaves, treedef = jax.tree_util.tree_flatten_with_path(dynamic)
-    new = []
+    new: list[Any] = []
     for path, leaf in leaves:
         name = f"{prefix}{jax.tree_util.keystr(path)}"
         if name not in arrays:
@@ -80,7 +83,10 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str)
             raise CheckpointError(
                 f"{where}: {name} has shape {value.shape}, the model needs {np.shape(leaf)}"
             )
-        new.append(jnp.asarray(value) if isinstance(leaf, jax.Array) else type(leaf)(value))
+        if isinstance(leaf, jax.Array):
+            new.append(jnp.asarray(value))
+        else:
+            new.append(value if isinstance(leaf, np.ndarray) else type(leaf)(value))
     return eqx.combine(jax.tree_util.tree_unflatten(treedef, new), static)
 
 
@@ -88,13 +94,15 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str)
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """What a checkpoint belongs to."""
-    return {
+    """What a checkpoint belongs to, as JSON has it."""
+    about = {
         "format": FORMAT,
         "program": model.text,
-        "constants": {k: v for k, v in model.constants.items()},
+        "constants": dict(model.constants),
         "versions": {p: version(p) for p in ("nesymm", "jax", "equinox", "optax")},
     }
+    plain: dict[str, Any] = json.loads(json.dumps(about, default=str))
+    return plain
 
 
 def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
@@ -125,15 +133,24 @@ def save_model(model: Model, path: str | Path) -> None:
 def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
     """The model with the parameters and networks of a file.
 
-    Without `check`, the program may be another one as long as the numbers fit: a larger grid,
-    further rules.
+    The file is one of `save_model`, or a checkpoint of a run. Without `check`, the program may
+    be another one as long as the numbers fit: a larger grid, further rules.
     """
     arrays, about = read(Path(path))
     if check:
         check_fits(about, model, str(path))
-    like = {"parameters": model.parameters, "networks": dict(model.networks)}
-    found = unflatten(like, arrays, "", str(path))
-    return replace(model, parameters=found["parameters"], networks=found["networks"])
+    if "epoch" not in about:
+        like = {"parameters": model.parameters, "networks": dict(model.networks)}
+        found = unflatten(like, arrays, "", str(path))
+        return replace(model, parameters=found["parameters"], networks=found["networks"])
+    # A checkpoint of a run has free numbers: those of its best epoch, or else the last.
+    prefix = "variables" if about["best"] is None else "best"
+    numbers = {n: jnp.asarray(v) for n, v in free(model.step, model.parameters).items()}
+    like = {"parameters": numbers, "networks": dict(model.networks)}
+    found = unflatten(like, arrays, prefix, str(path))
+    values = bound(model.step, found["parameters"])
+    parameters = {n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()}
+    return replace(model, parameters=parameters, networks=found["networks"])
 
 
 class Checkpoints:
@@ -155,25 +172,31 @@ class Checkpoints:
             **describe(self.model),
             "seed": self.seed,
             "epoch": state.epoch,
+            "batch": state.batch,
+            "losses": list(state.losses),
             "history": state.history,
             "best": None if best is None else best[0],
         }
-        write(self.folder / f"epoch-{state.epoch:06d}.safetensors", arrays, about)
-        if best is not None and state.history[-1].get("validation") == best[0]:
+        name = f"epoch-{state.epoch:06d}"
+        if state.batch:
+            name += f"-batch-{state.batch:06d}"
+        write(self.folder / f"{name}.safetensors", arrays, about)
+        ended = state.batch == 0 and bool(state.history)
+        if best is not None and ended and state.history[-1].get("validation") == best[0]:
             write(self.folder / "best.safetensors", arrays, about)
         for old in self._files()[: -self.keep]:
             old.unlink()
 
     def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("epoch-*.safetensors"))
+        """From the first to the last."""
+        return sorted(self.folder.glob("epoch-*.safetensors"), key=_progress)
 
     def restore(self, like: Any) -> tuple[Any, tuple[float, Any] | None]:
         """The last whole checkpoint, or a fresh start where there is none."""
         files = self._files()
         if not files:
             return like, None
-        path = files[-1]
-        arrays, about = read(path)
+        path, arrays, about = _last_whole(files)
         check_fits(about, self.model, str(path))
         if about["seed"] != self.seed:
             raise CheckpointError(
@@ -184,9 +207,30 @@ class Checkpoints:
             variables=unflatten(like.variables, arrays, "variables", str(path)),
             optimizer=unflatten(like.optimizer, arrays, "optimizer", str(path)),
             epoch=about["epoch"],
+            batch=about["batch"],
+            losses=tuple(about["losses"]),
             history=about["history"],
         )
         best = None
         if about["best"] is not None:
             best = (about["best"], unflatten(like.variables, arrays, "best", str(path)))
         return state, best
+
+
+def _progress(path: Path) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", path.stem))
+
+
+def _last_whole(files: list[Path]) -> tuple[Path, dict[str, np.ndarray], dict[str, Any]]:
+    """The last checkpoint that can be read; those behind it are named in a warning."""
+    problem: CheckpointError | None = None
+    for path in reversed(files):
+        try:
+            arrays, about = read(path)
+        except CheckpointError as error:
+            problem = error
+            warnings.warn(f"{error}; going back to the one before it", stacklevel=4)
+            continue
+        return path, arrays, about
+    assert problem is not None
+    raise CheckpointError(f"no checkpoint in {files[0].parent} can be read: {problem}")

@@ -15,13 +15,15 @@ import optax
 
 from nesymm.errors import NesymmError
 from nesymm.filtering.data import Sequences, prepare
-from nesymm.filtering.filter import Filter
-from nesymm.filtering.methods import Method
+from nesymm.filtering.filter import Filter, Slopes
+from nesymm.filtering.methods import Auto, Bootstrap, Method, RaoBlackwellised
 from nesymm.filtering.particles import to_arrays
+from nesymm.filtering.result import Failure
 from nesymm.model import Model
 from nesymm.parameters import bound, free
 from nesymm.training.checkpoints import Checkpoints
-from nesymm.training.objectives import LogEvidence, Objective, total
+from nesymm.training.logs import TensorBoard
+from nesymm.training.objectives import ELBO, LogEvidence, Objective, Term, total
 from nesymm.training.progress import Progress
 
 Trainable = dict[str, Any]
@@ -38,11 +40,17 @@ class TrainingError(NesymmError):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model, and one row per epoch: step, loss, validation loss."""
+    """A trained model, and one row per epoch: loss, validation loss, metrics."""
 
     model: Model
     history: list[dict[str, float]] = field(repr=False)
     stopped: str = "finished"
+
+    def table(self) -> str:
+        """The history as text."""
+        names = list(dict.fromkeys(n for row in self.history for n in row))
+        rows = [names] + [[f"{r[n]:.5g}" if n in r else "" for n in names] for r in self.history]
+        return "\n".join("  ".join(cell.rjust(10) for cell in row) for row in rows)
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ class Data:
 def load(
     model: Model,
     data: Mapping[str, Any],
-    terms: Sequence[Objective],
+    terms: Sequence[Term],
     horizon: int | None = None,
 ) -> Data:
     """Split a dictionary of arrays into what the program reads and the labels.
@@ -94,11 +102,82 @@ def load(
     return Data(layout, to_arrays(layout), labels, uniform)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done, from the options of `fit`."""
+
+    terms: tuple[Objective, ...]
+    metrics: Mapping[str, Term]
+    tool: optax.GradientTransformation
+    batch_size: int
+    training: Data
+    held_out: Data | None
+
+    @property
+    def batches(self) -> int:
+        return self.training.size // self.batch_size
+
+
+def make_plan(
+    model: Model,
+    data: Mapping[str, Any],
+    objective: Objective | Sequence[Objective] | None,
+    metrics: Mapping[str, Term] | None,
+    optimizer: optax.GradientTransformation | None,
+    batch_size: int,
+    validation: Mapping[str, Any] | None,
+    clip: float | None,
+    horizon: int | None,
+) -> Plan:
+    if objective is None:
+        objective = LogEvidence()
+    terms = tuple(objective) if isinstance(objective, Sequence) else (objective,)
+    metrics = dict(metrics or {})
+    for name in ("epoch", "loss", "validation"):
+        if name in metrics:
+            raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
+    read = (*terms, *metrics.values())
+    training = load(model, data, read, horizon)
+    held_out = load(model, validation, read, horizon) if validation is not None else None
+    if batch_size < 1:
+        raise NesymmError(f"batch_size: expected at least 1, received {batch_size}")
+    chain = [optax.clip_by_global_norm(clip)] if clip is not None else []
+    tool = optax.chain(*chain, optimizer if optimizer is not None else optax.adam(1e-2))
+    return Plan(terms, metrics, tool, min(batch_size, training.size), training, held_out)
+
+
+def method_for(terms: Sequence[Objective], method: Method | str) -> Method | str:
+    """The ELBO is a bound for one particle."""
+    if not any(isinstance(t, ELBO) for t in terms):
+        return method
+    if method == "auto" or isinstance(method, Auto):
+        return RaoBlackwellised(particles=1)
+    if isinstance(method, RaoBlackwellised | Bootstrap) and method.particles == 1:
+        return method
+    raise NesymmError(
+        f"method: the ELBO needs one particle, received {method}\n"
+        "  = help: `method=RaoBlackwellised(particles=1)`; with more particles, `LogEvidence()` is "
+        "the importance-weighted bound"
+    )
+
+
+def order_of(seed: int, epoch: int, size: int) -> np.ndarray:
+    """The order of an epoch. It depends on the seed and the number of the epoch alone, so that
+    resuming in the middle gives the same batches."""
+    root = np.random.SeedSequence(seed).generate_state(2)
+    return np.random.default_rng([*root, epoch]).permutation(size)
+
+
+def key_of(seed: int, epoch: int, number: int) -> Any:
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), epoch), number)
+
+
 def fit(
     model: Model,
     data: Mapping[str, Any],
     *,
     objective: Objective | Sequence[Objective] | None = None,
+    metrics: Mapping[str, Term] | None = None,
     method: Method | str = "auto",
     optimizer: optax.GradientTransformation | None = None,
     epochs: int = 10,
@@ -110,87 +189,157 @@ def fit(
     seed: int = 0,
     progress: bool = True,
     checkpoints: str | Path | None = None,
+    every: int | None = None,
     keep: int = 3,
     resume: bool = False,
+    log: str | Path | None = None,
 ) -> Fitted:
     """Learn from sequences.
 
-    The networks must be pytrees of arrays (Equinox modules are). Sequences of different
-    lengths bring an array `length` in `data` and in `validation`. With `validation`, the
-    parameters of the best epoch are returned, and training stops after `patience` epochs
-    without a better one. `checkpoints` is a folder; `resume` goes on from its last one.
+    The networks must be pytrees of arrays (Equinox modules are, and `nesymm.Function` makes one
+    of any function with parameters). Sequences of different lengths bring an array `length` in
+    `data` and in `validation`. With `validation`, the parameters of the best epoch are returned,
+    and training stops after `patience` epochs without a better one. `metrics` are watched on the
+    validation data, or without them on the training data. `checkpoints` is a folder, written
+    after each epoch and with `every` also after so many steps; `resume` goes on from the last
+    one. `log` is a folder for TensorBoard.
     """
-    if objective is None:
-        objective = LogEvidence()
-    terms = tuple(objective) if isinstance(objective, Sequence) else (objective,)
-    training = load(model, data, terms, horizon)
-    held_out = load(model, validation, terms, horizon) if validation is not None else None
-    if batch_size > training.size:
-        batch_size = training.size
-    chain = [optax.clip_by_global_norm(clip)] if clip is not None else []
-    tool = optax.chain(*chain, optimizer if optimizer is not None else optax.adam(1e-2))
-    run = _Run(model, model._filter(method), terms, tool)
+    plan = make_plan(
+        model, data, objective, metrics, optimizer, batch_size, validation, clip, horizon
+    )
+    run = _Run(model, model._filter(method_for(plan.terms, method)), plan)
     variables = run.start()
-    state = _State(variables, tool.init(eqx.filter(variables, eqx.is_inexact_array)), 0, [])
+    state = _State(variables, plan.tool.init(eqx.filter(variables, eqx.is_inexact_array)))
     store = Checkpoints(Path(checkpoints), model, seed, keep) if checkpoints is not None else None
-    best: tuple[float, Any] | None = None
+    best: Best = None
     if store is not None and resume:
         state, best = store.restore(state)
-    update = run.step(training, batch_size)
-    root = np.random.SeedSequence(seed)
+    update = run.step(plan.training, plan.batch_size)
     stopped = "finished"
-    with Progress(epochs, training.size // batch_size, progress) as bar:
-        for epoch in range(state.epoch, epochs):
-            # The order of an epoch depends on the seed and its number alone: resuming
-            # in the middle gives the same batches.
-            order = np.random.default_rng([*root.generate_state(2), epoch]).permutation(
-                training.size
-            )
-            losses = []
-            for number in range(training.size // batch_size):
-                rows = order[number * batch_size : (number + 1) * batch_size]
-                key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), epoch), number)
-                arrays, labels = training.rows(rows)
+    board = TensorBoard(log)
+    done = state.epoch * plan.batches + state.batch
+    with Progress(epochs * plan.batches, done, progress) as bar:
+        while state.epoch < epochs:
+            order = order_of(seed, state.epoch, plan.training.size)
+            for number in range(state.batch, plan.batches):
+                rows = order[number * plan.batch_size : (number + 1) * plan.batch_size]
+                key = key_of(seed, state.epoch, number)
                 new, opt, loss, sizes = update(
-                    state.variables, state.optimizer, arrays, labels, key
+                    state.variables, state.optimizer, *plan.training.rows(rows), key
                 )
-                if not np.isfinite(float(loss)) or not all(np.isfinite(v) for v in sizes.values()):
-                    blamed = [n for n, v in sizes.items() if not np.isfinite(v)]
-                    raise TrainingError(
-                        f"the loss is {float(loss)} in epoch {epoch}, batch {number} (sequences "
-                        f"{', '.join(map(str, rows[:8]))}…)"
-                        + (f"; not finite: slopes of {', '.join(blamed)}" if blamed else ""),
-                        run.model_with(state.variables),
-                        state.history,
-                    )
-                state = replace(state, variables=new, optimizer=opt)
-                losses.append(float(loss))
+                _refuse_infinite(run, state, loss, sizes, data, rows, horizon)
+                losses = (*state.losses, float(loss))
+                state = replace(
+                    state, variables=new, optimizer=opt, batch=number + 1, losses=losses
+                )
                 bar.step(losses[-1])
-            row = {"epoch": float(epoch), "loss": float(np.mean(losses))}
-            if held_out is not None:
-                row["validation"] = run.evaluate(state.variables, held_out, batch_size, seed)
-            state = replace(state, epoch=epoch + 1, history=[*state.history, row])
+                within = number + 1 < plan.batches
+                if store is not None and every and within and (number + 1) % every == 0:
+                    store.save(state, best)
+            row = run.row(state, seed)
+            state = replace(
+                state, epoch=state.epoch + 1, batch=0, losses=(), history=[*state.history, row]
+            )
             bar.epoch(row)
-            score = row.get("validation", row["loss"])
-            if held_out is not None and (best is None or score < best[0]):
-                best = (score, state.variables)
+            board.write(row)
+            best = better(best, row, state.variables)
             if store is not None:
                 store.save(state, best)
-            if patience is not None and held_out is not None:
-                past = [h["validation"] for h in state.history]
-                if len(past) - 1 - int(np.argmin(past)) >= patience:
-                    stopped = f"no better validation loss in {patience} epochs"
-                    break
+            if is_stuck(state.history, patience):
+                stopped = f"no better validation loss in {patience} epochs"
+                break
+    board.close()
     chosen = best[1] if best is not None else state.variables
     return Fitted(run.model_with(chosen), state.history, stopped)
 
 
+Best = tuple[float, Any] | None
+
+
+def better(best: Best, row: Mapping[str, float], variables: Any) -> Best:
+    """The best epoch so far, where there is validation."""
+    score = row.get("validation")
+    if score is None or (best is not None and not score < best[0]):
+        return best
+    return score, variables
+
+
+def is_stuck(history: list[dict[str, float]], patience: int | None) -> bool:
+    """Whether the validation loss has not become better for so many epochs."""
+    if patience is None or not history or "validation" not in history[-1]:
+        return False
+    past = [h["validation"] for h in history]
+    return len(past) - 1 - int(np.argmin(past)) >= patience
+
+
+def _refuse_infinite(
+    run: _Run,
+    state: _State,
+    loss: Any,
+    sizes: Mapping[str, Any],
+    data: Mapping[str, Any],
+    rows: np.ndarray,
+    horizon: int | None,
+) -> None:
+    """Stop where the loss or a slope is not finite, and say what it is due to."""
+    bad = [n for n, v in sizes.items() if not np.isfinite(v)]
+    if np.isfinite(float(loss)) and not bad:
+        return
+    model = run.model_with(state.variables)
+    shown = ", ".join(map(str, rows[:8])) + ("…" if len(rows) > 8 else "")
+    message = f"the loss is {float(loss)} in epoch {state.epoch}, batch {state.batch} "
+    message += f"(sequences {shown})"
+    cause = None if np.isfinite(float(loss)) else _cause(model, run, data, rows, horizon)
+    if cause is not None:
+        message += f"; {cause}"
+    elif bad:
+        message += f"; not finite: slopes of {', '.join(bad)}"
+    raise TrainingError(message, model, state.history)
+
+
+def _cause(
+    model: Model, run: _Run, data: Mapping[str, Any], rows: np.ndarray, horizon: int | None
+) -> str | None:
+    """What a filter says of the first sequence of a batch that fails."""
+    labels = {n for t in run.plan.terms for n in t.label_names}
+    labels |= {n for t in run.plan.metrics.values() for n in t.label_names}
+    some = {n: np.asanyarray(v)[rows] for n, v in data.items() if n not in labels}
+    length = some.pop("length", None)
+
+    def failures(networks: Mapping[str, Any]) -> tuple[Failure, ...]:
+        return run.filter(
+            some,
+            parameters=model.parameters,
+            networks=networks,
+            horizon=horizon,
+            length=length,
+            errors="keep",
+        ).failures
+
+    try:
+        found = failures(model.networks)
+        for failure in found:
+            where = f"sequence {rows[failure.sequence]}, step {failure.step}"
+            for name, network in model.networks.items():
+                calm = {**model.networks, name: lambda *a, f=network: jnp.nan_to_num(f(*a))}
+                if failure not in failures(calm):
+                    return f"{where}: the network {name} gave NaN or infinity"
+            return f"{where}: {failure.message}"
+    except NesymmError as error:
+        return str(error)
+    return None
+
+
 @dataclass(frozen=True)
 class _State:
+    """Where a run stands: epochs done, and of the next one the batches done and their losses."""
+
     variables: Trainable
     optimizer: Any
-    epoch: int
-    history: list[dict[str, float]]
+    epoch: int = 0
+    batch: int = 0
+    losses: tuple[float, ...] = ()
+    history: list[dict[str, float]] = field(default_factory=list)
 
 
 @dataclass
@@ -199,9 +348,8 @@ class _Run:
 
     model: Model
     filter: Filter
-    terms: tuple[Objective, ...]
-    tool: optax.GradientTransformation
-    _evaluators: dict[int, Any] = field(default_factory=dict)
+    plan: Plan
+    _evaluators: dict[Any, Any] = field(default_factory=dict)
 
     def start(self) -> Trainable:
         numbers = free(self.model.step, self.model.parameters)
@@ -219,48 +367,98 @@ class _Run:
             networks=variables["networks"],
         )
 
-    def losses(self, data: Data, batch: int) -> Any:
-        """The loss of each sequence of a batch, as a function of its numbers."""
+    def estimates(self, data: Data, batch: int) -> Any:
+        """What is estimated of a batch, as a function of its numbers."""
+        # The method is chosen from the whole data: below, only the numbers are those of a batch.
+        self.filter.engine(data.layout)
         last = np.full(batch, data.layout.steps - 1)
         layout = replace(data.layout, batch=batch, last=last)
 
-        def losses(variables: Trainable, arrays: Any, labels: Any, key: Any) -> Any:
+        analytic = any(isinstance(t, ELBO) and t.kl == "analytic" for t in self.plan.terms)
+
+        def estimates(variables: Trainable, arrays: Any, key: Any) -> Slopes:
             parameters = bound(self.model.step, variables["parameters"])
-            networks = variables["networks"]
-            slopes = self.filter.estimate(
-                layout, arrays, parameters, networks, key, "surrogate", data.uniform
+            return self.filter.estimate(
+                layout,
+                arrays,
+                parameters,
+                variables["networks"],
+                key,
+                "surrogate",
+                data.uniform,
+                analytic,
             )
-            return total(self.terms, slopes, labels)
 
-        return losses
+        return estimates
 
-    def step(self, data: Data, batch: int) -> Any:
-        """One update from a batch, compiled."""
-        losses = self.losses(data, batch)
+    def update(self, data: Data, batch: int) -> Any:
+        """One update from a batch."""
+        estimates = self.estimates(data, batch)
 
-        def step(variables: Trainable, optimizer: Any, arrays: Any, labels: Any, key: Any) -> Any:
+        def update(variables: Trainable, optimizer: Any, arrays: Any, labels: Any, key: Any) -> Any:
             def loss(variables: Trainable) -> Any:
-                return jnp.mean(losses(variables, arrays, labels, key))
+                slopes = estimates(variables, arrays, key)
+                return jnp.mean(total(self.plan.terms, slopes, labels))
 
             value, slopes = eqx.filter_value_and_grad(loss)(variables)  # type: ignore[no-untyped-call]
-            updates, optimizer = self.tool.update(
+            updates, optimizer = self.plan.tool.update(
                 slopes, optimizer, eqx.filter(variables, eqx.is_inexact_array)
             )
             return eqx.apply_updates(variables, updates), optimizer, value, _sizes(slopes)
 
-        return eqx.filter_jit(step)
+        return update
 
-    def evaluate(self, variables: Trainable, data: Data, batch: int, seed: int) -> float:
-        """The mean loss over a data set."""
-        sums = 0.0
+    def step(self, data: Data, batch: int) -> Any:
+        """The update, compiled."""
+        return eqx.filter_jit(self.update(data, batch))
+
+    def scores(self, data: Data, batch: int) -> Any:
+        """The loss and the metrics of each sequence of a batch."""
+        estimates = self.estimates(data, batch)
+
+        def scores(variables: Trainable, arrays: Any, labels: Any, key: Any) -> dict[str, Any]:
+            slopes = estimates(variables, arrays, key)
+            found = {n: m(slopes, labels) for n, m in self.plan.metrics.items()}
+            return {"loss": total(self.plan.terms, slopes, labels), **found}
+
+        return scores
+
+    def evaluate(self, variables: Trainable, data: Data, seed: int) -> dict[str, float]:
+        """The means of loss and metrics over a data set, where they are known."""
+        batch = self.plan.batch_size
+        parts: dict[str, list[np.ndarray]] = {}
         for start in range(0, data.size, batch):
             rows = np.arange(start, min(start + batch, data.size))
-            if len(rows) not in self._evaluators:
-                self._evaluators[len(rows)] = eqx.filter_jit(self.losses(data, len(rows)))
-            arrays, labels = data.rows(rows)
+            kind = (id(data), len(rows))
+            if kind not in self._evaluators:
+                self._evaluators[kind] = eqx.filter_jit(self.scores(data, len(rows)))
             key = jax.random.fold_in(jax.random.key(seed), start)
-            sums += float(jnp.sum(self._evaluators[len(rows)](variables, arrays, labels, key)))
-        return sums / data.size
+            found = self._evaluators[kind](variables, *data.rows(rows), key)
+            for name, values in found.items():
+                parts.setdefault(name, []).append(np.asarray(values, np.float64))
+        whole = {n: np.concatenate(v) for n, v in parts.items()}
+        loss = float(whole.pop("loss").mean())
+        return {"loss": loss, **{n: _known_mean(v) for n, v in whole.items()}}
+
+    def row(self, state: _State, seed: int) -> dict[str, float]:
+        """A row of the history: an epoch that is done."""
+        out = {"epoch": float(state.epoch), "loss": float(np.mean(state.losses))}
+        watched = self.plan.held_out
+        if watched is None and self.plan.metrics:
+            watched = self.plan.training
+        if watched is not None:
+            found = self.evaluate(state.variables, watched, seed)
+            loss = found.pop("loss")
+            if self.plan.held_out is not None:
+                out["validation"] = loss
+            out |= found
+        return out
+
+
+def _known_mean(values: np.ndarray) -> float:
+    """A metric may have nothing to say of some sequences."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
 
 
 def _sizes(slopes: Trainable) -> dict[str, Any]:

@@ -5,12 +5,29 @@ A network is a function of one example; batches, particles and grids are mapped 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+
+
+class Function(eqx.Module):
+    """Any function `apply(params, *args)` with its parameters, a tree of arrays.
+
+    This is what Flax, Haiku and hand-written networks look like.
+    """
+
+    params: Any
+    apply: Callable[..., Any] = eqx.field(static=True)
+
+    def __init__(self, apply: Callable[..., Any], params: Any):
+        self.apply = apply
+        self.params = jax.tree.map(jnp.asarray, params)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.apply(self.params, *args)
 
 
 class MLP(eqx.Module):

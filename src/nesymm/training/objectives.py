@@ -1,18 +1,30 @@
-"""What is learnt from: terms of a loss, one number per sequence.
+"""Objectives: what is to be small, and metrics: what is watched. Sums of terms with weights.
 
-Several terms are added up, each with its weight.
+A term maps the estimates of a batch to one number per sequence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 
+from nesymm.errors import NesymmError
 from nesymm.filtering.filter import Slopes
+
+
+class Term(Protocol):
+    """One number per sequence, [batch]; NaN where there is none to say."""
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The arrays of labels that it reads."""
+        ...
+
+    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,29 @@ class LogEvidence:
     """
 
     weight: float = 1.0
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return ()
+
+    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
+        return -slopes.log_evidence
+
+
+@dataclass(frozen=True)
+class ELBO:
+    """The negative evidence lower bound of one particle, for programs with guides.
+
+    `kl` says how the divergence of a guide from its prior is found: `analytic`, by its formula
+    where there is one and the prior has no finite parent, or `sampled`.
+    """
+
+    weight: float = 1.0
+    kl: str = "analytic"
+
+    def __post_init__(self) -> None:
+        if self.kl not in ("analytic", "sampled"):
+            raise NesymmError(f"kl: expected 'analytic' or 'sampled', received {self.kl!r}")
 
     @property
     def label_names(self) -> tuple[str, ...]:
@@ -59,7 +94,24 @@ class QueryLoss:
         return -jnp.where(known, chosen, 0.0)
 
 
-Objective = LogEvidence | QueryLoss
+@dataclass(frozen=True)
+class Accuracy:
+    """A metric: whether the more probable truth value of a query is its label."""
+
+    query: str
+    labels: str
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return (self.labels,)
+
+    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
+        told = labels[self.labels]
+        right = (slopes.probability(self.query) > 0.5) == (told > 0.5)
+        return jnp.where(jnp.isnan(told), jnp.nan, right)
+
+
+Objective = LogEvidence | ELBO | QueryLoss
 
 
 def total(terms: tuple[Objective, ...], slopes: Slopes, labels: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A progress bar for training, with the losses."""
+"""A progress bar for training, with losses and metrics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 
 class Progress:
-    """Shows epochs, the running loss and the validation loss; silent if not wanted."""
+    """Shows the running loss and what the last epoch brought; silent if not wanted."""
 
-    def __init__(self, epochs: int, batches: int, show: bool):
+    def __init__(self, steps: int, done: int, show: bool):
         self.show = show
         self.bar: Any = None
         self.task: Any = None
-        self.total = epochs * batches
+        self.steps = steps
+        self.done = done
         self.row: dict[str, float] = {}
 
     def __enter__(self) -> Progress:
@@ -28,14 +29,12 @@ class Progress:
                 TextColumn("{task.fields[told]}"),
             )
             self.bar.start()
-            self.task = self.bar.add_task("", total=self.total, told="")
+            self.task = self.bar.add_task("", total=self.steps, completed=self.done, told="")
         return self
 
     def step(self, loss: float) -> None:
         if self.bar is not None:
-            best = self.row.get("validation")
-            told = f"loss {loss:.4f}" + (f", validation {best:.4f}" if best is not None else "")
-            self.bar.update(self.task, advance=1, told=told)
+            self.bar.update(self.task, advance=1, told=told(loss, self.row))
 
     def epoch(self, row: dict[str, float]) -> None:
         self.row = row
@@ -48,3 +47,9 @@ class Progress:
     ) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+def told(loss: float, row: dict[str, float]) -> str:
+    """The running loss, and the last epoch's validation and metrics."""
+    rest = {n: v for n, v in row.items() if n not in ("epoch", "loss")}
+    return ", ".join(f"{n} {v:.4f}" for n, v in {"loss": loss, **rest}.items())

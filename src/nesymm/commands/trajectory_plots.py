@@ -1,0 +1,149 @@
+"""The drawing of `nesymm generate`: numbers over time, and how often atoms hold.
+
+It shows the trajectories of the first sequence.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from nesymm.compiler.expr import Axis
+from nesymm.compiler.runtime import atom_text
+from nesymm.compiler.types import Int, Real
+from nesymm.errors import NesymmError
+from nesymm.filtering.data import wanted
+from nesymm.filtering.plan import places
+from nesymm.generation import Generated
+from nesymm.sequence_plots import COLOURS
+
+NUMBERS = 6
+ATOMS = 24
+TRAJECTORIES = 100
+
+
+def save_plot(found: Generated, title: str, path: Path) -> None:
+    figure = draw(found, title)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a name may have letters that the font does not
+            figure.savefig(path)
+    except OSError as error:
+        raise NesymmError(f"cannot write `{path}`: {error.strerror or error}") from None
+
+
+def draw(found: Generated, title: str) -> Figure:
+    """Above a panel for each of the first numbers, below the shares of atoms."""
+    count = min(found.count, TRAJECTORIES)
+    all_numbers = dict(_numbers(found, count))
+    shares = _shares(found, count, {re.split(r"[( ]", name)[0] for name in all_numbers})
+    numbers = dict(list(all_numbers.items())[:NUMBERS])
+    heights = [1.6] * len(numbers) + ([0.4 + 0.22 * len(shares)] if shares else [])
+    if not heights:
+        raise NesymmError("there is nothing to draw: no step has numbers or atoms")
+    figure = Figure(figsize=(7.5, 0.9 + sum(heights)), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(
+        len(heights), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
+    )[:, 0]
+    for axes, (name, lines), i in zip(panels, numbers.items(), range(len(numbers)), strict=False):
+        _lines(axes, name, lines, COLOURS[i % len(COLOURS)])
+    if shares:
+        _raster(figure, panels[-1], shares)
+    panels[-1].set_xlabel("step")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    noun = "trajectory" if count == 1 else "trajectories"
+    figure.suptitle(f"{title}  ({count} {noun})", parse_math=False, fontsize=11)
+    return figure
+
+
+def _numbers(found: Generated, count: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Names of numbers, and their values [trajectory, step]; NaN where there is none."""
+    at = (0, slice(count), slice(int(found.lengths[0])))
+    for slot in found.model.step.slots:
+        if "@" in slot.name:
+            continue  # An older value of another one.
+        present = found.values.get(f"{slot.name}.present")
+        for index, key in _elements(slot.axes):
+            here = (*at, *index)
+            for i, type_ in enumerate(slot.fields):
+                if not isinstance(type_, Int | Real):
+                    continue
+                values = np.asarray(found.values[f"{slot.name}.{i}"][here], dtype=float)
+                if present is not None:
+                    values = np.where(present[here], values, np.nan)
+                yield _named(slot.name, key, i, len(slot.fields)), values
+    for name, want in wanted(found.model.step).items():
+        if name not in found.observed:
+            continue
+        for index, key in _elements(want.axes):
+            for i, type_ in enumerate(want.types):
+                if isinstance(type_, Int | Real):
+                    several = len(want.types) > 1
+                    here = (*at, *index, i) if several else (*at, *index)
+                    yield _named(name, key, i, len(want.types)), found.observed[name][here]
+
+
+def _elements(axes: tuple[Axis, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Positions along axes, and the keys there."""
+    sizes = [a.size for a in axes]
+    for position, key in enumerate(places(axes)):
+        yield tuple(np.unravel_index(position, sizes)) if sizes else (), key
+
+
+def _named(name: str, key: tuple[Any, ...], column: int, columns: int) -> str:
+    atom = atom_text(name, key)
+    return atom if columns == 1 else f"{atom} value {column + 1}"
+
+
+def _shares(found: Generated, count: int, drawn: set[str]) -> dict[str, np.ndarray]:
+    """In which share of the trajectories an atom holds, per step."""
+    steps = int(found.lengths[0])
+    rows: dict[str, np.ndarray] = {}
+    total: Counter[str] = Counter()
+    for step in range(steps):
+        for trajectory in range(count):
+            for atom in found.atoms(0, trajectory, step):
+                name = atom.rpartition("@")[0]
+                if name.partition("(")[0] in drawn:
+                    continue
+                rows.setdefault(name, np.zeros(steps))[step] += 1 / count
+                total[name] += 1
+    kept = {name for name, _ in total.most_common(ATOMS)}
+    return {name: row for name, row in sorted(rows.items()) if name in kept}
+
+
+def _lines(axes: Any, name: str, values: np.ndarray, colour: str) -> None:
+    opacity = max(0.08, min(0.9, 3 / len(values)))
+    steps = np.arange(values.shape[1])
+    for row in values:
+        axes.plot(
+            steps, row, color=colour, alpha=opacity, linewidth=1.2,
+            marker="o" if len(values) <= 5 else "", markersize=3,
+        )  # fmt: skip
+    axes.set_ylabel(name, fontsize=8, parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.tick_params(labelsize=8)
+
+
+def _raster(figure: Figure, axes: Any, shares: dict[str, np.ndarray]) -> None:
+    image = axes.imshow(
+        np.stack(list(shares.values())), aspect="auto", cmap="Blues", vmin=0, vmax=1,
+        interpolation="nearest",
+    )  # fmt: skip
+    axes.set_yticks(range(len(shares)))
+    axes.set_yticklabels(list(shares), fontsize=7, parse_math=False)
+    axes.tick_params(axis="x", labelsize=8)
+    bar = figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01)
+    bar.set_label("share", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
