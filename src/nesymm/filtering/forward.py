@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from nesymm.compiler.expr import Expr, postorder
+from nesymm.compiler.expr import Expr, leaves, postorder
 from nesymm.compiler.step import Slot, StepProgram
 from nesymm.compiler.types import BOOL, Enum, Int
 from nesymm.errors import NesymmError
@@ -33,7 +33,7 @@ from nesymm.filtering.elimination import (
 from nesymm.filtering.estimators import average
 from nesymm.filtering.evidence import Told
 from nesymm.filtering.methods import ExactForward
-from nesymm.filtering.particles import _bind, settle
+from nesymm.filtering.particles import _bind, everything, settle
 from nesymm.filtering.phases import phases, unroll, use_observed
 from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
 from nesymm.filtering.questions import Question, questions
@@ -49,7 +49,7 @@ from nesymm.filtering.state import (
     wide,
 )
 from nesymm.filtering.step import ParticleStep
-from nesymm.filtering.world import Binding, Moment, Tables, log_truth
+from nesymm.filtering.world import Binding, Moment, Tables, call_network, lift_key, log_truth
 
 Partition = tuple[frozenset[Choice], ...]
 
@@ -175,6 +175,23 @@ class ExactFilter:
     def bind(self, parameters: Any, networks: Any, calls: int) -> Binding:
         return _bind((self.first, self.later), parameters, networks, 1 << 20)
 
+    def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
+        """Evaluate the networks that see nothing but enumerated and static things: a decoder
+        that draws a frame for each place is called once for each, however long the sequence."""
+        low = ExactStep(self.later, settings, self)._tables(
+            {slot_key(k): v for k, v in state.slots.items()}, state.statics, moment, binding
+        )
+        fixed = {s for s, _ in self.domains} | set(state.statics) | self.later.enumerated
+        known: dict[tuple, Named] = {}
+        for call in leaves(everything(self.later), "neural"):
+            key = (call.data[0], call.args)
+            if key in known or lift_key(call) in binding.lifted:
+                continue
+            if _is_steady(call, fixed):
+                args = tuple(low.value(a) for a in call.args)
+                known[key] = call_network(binding.networks, call.data[0], args)
+        return replace(binding, steady=known)
+
     def step(
         self,
         settings: Settings,
@@ -207,6 +224,18 @@ def _emitted(step: StepProgram) -> frozenset[str]:
     from nesymm.filtering.plan import emitted_variables
 
     return emitted_variables(step)
+
+
+def _is_steady(call: Expr, fixed: set[str]) -> bool:
+    """Whether a network sees only things in `fixed`."""
+    for node in postorder(list(call.args)):
+        if node.op in ("time", "input", "given", "neural", "lfp"):
+            return False
+        if node.op == "slot" and node.data[0] not in fixed:
+            return False
+        if node.op == "rv" and node.data not in fixed:
+            return False
+    return bool(call.args)
 
 
 def _carried(both: Any, infinite: set[str]) -> set[str]:

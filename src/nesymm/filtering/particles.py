@@ -117,6 +117,10 @@ class ParticleFilter:
         """Networks whose arguments have fewer values than there are calls are tabulated."""
         return _bind((self.first, self.later), parameters, networks, calls)
 
+    def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
+        # Each particle is somewhere else: what networks see changes from step to step.
+        return binding
+
     def settle(self, function: Callable[[State], State], state: State) -> State:
         return settle(function, state)
 
@@ -126,7 +130,7 @@ def _bind(
 ) -> Binding:
     lifted: dict[tuple, Named] = {}
     for plan in plans_:
-        for node in leaves(_everything(plan), "neural"):
+        for node in leaves(everything(plan), "neural"):
             sizes = [size(a.type) for a in node.args]
             if not node.args or not all(is_finite(a.type) for a in node.args):
                 continue
@@ -156,7 +160,7 @@ def _bind(
     return Binding(parameters, networks, lifted, normalised, plain)
 
 
-def _everything(plan: Plan) -> list[Any]:
+def everything(plan: Plan) -> list[Any]:
     roots = list(plan.step.roots())
     roots += [e for v in plan.variables.values() for e in v.expressions()]
     return roots
@@ -222,6 +226,7 @@ def run(
         lambda s: later(s, jnp.asarray(1), at(1), False, False).state, outcome.state
     )
     dims = _dims(state)
+    binding = engine.steady(binding, settings, state, moment(jnp.asarray(1), at(1)))
 
     def body(state: State, xs: Any) -> tuple[State, Outcome]:
         time, slices = xs
@@ -262,7 +267,7 @@ def past_tensors(engine: Any) -> frozenset[tuple[str, str]]:
     return frozenset(
         node.data
         for plan in (engine.first, engine.later)
-        for node in leaves(_everything(plan), "input")
+        for node in leaves(everything(plan), "input")
         if isinstance(node.data[1], str) and node.data[1] != "now"
     )
 

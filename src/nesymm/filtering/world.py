@@ -53,7 +53,8 @@ class Binding:
     """Networks and parameters, and the networks already evaluated for all arguments.
 
     `masses` are the log-probabilities that such networks give, by network and number of
-    outcomes, `plain` the probabilities. Where `fixed`, nothing has a slope.
+    outcomes, `plain` the probabilities. `steady` holds the calls that are the same at all later
+    steps. Where `fixed`, nothing has a slope.
     """
 
     parameters: Mapping[str, Any]
@@ -61,6 +62,7 @@ class Binding:
     lifted: Mapping[tuple, Named] = field(default_factory=dict)
     masses: Mapping[tuple, Named] = field(default_factory=dict)
     plain: Mapping[tuple, Named] = field(default_factory=dict)
+    steady: Mapping[tuple, Named] = field(default_factory=dict)
     fixed: bool = False
 
     def outputs(self, value: Any) -> Any:
@@ -172,7 +174,9 @@ class World:
         if table is not None:
             result = self._lifted(low, table, expr, keys)
         else:
-            called = call_network(self.binding.networks, net, keys)
+            called = self.binding.steady.get((net, expr.args))
+            if called is None:
+                called = call_network(self.binding.networks, net, keys)
             result = Named(self.binding.outputs(called.array), called.dims)
         if output is None:
             return result
