@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
-GAME   := examples/paper/markov_game.nsl
+GAME   := experiments/minihack/discriminative.nsl
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow check format bench clean
@@ -14,10 +14,10 @@ help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
 	    awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
 
-demo: $(VENV)/.base  ## Check the paper's Markov game and draw its graphical model
-	$(BIN)/nesymm check $(GAME)
+demo: $(VENV)/.base  ## Learn from NetHack games, generalise to larger ones, draw it all to out/
 	@mkdir -p out
-	$(BIN)/nesymm show $(GAME) --graph out/markov_game.svg
+	$(BIN)/nesymm show $(GAME) --graph out/discriminative.svg > out/discriminative.txt
+	$(BIN)/python -m experiments.minihack.discriminative demo --out out
 
 test: $(VENV)/.test  ## Run the tests
 	$(BIN)/python -m pytest -q -n 2

@@ -18,6 +18,7 @@ NORTH, EAST, SOUTH, WEST = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # (row, column) by action
 HIT_POINTS = 12
 LARGEST_GRID = 19  # NetHack's map has 21 rows, two of which are the walls
+TILE = 16  # pixels along a cell
 
 Cell = tuple[int, int]  # row and column, from 1 at the north-west
 
@@ -34,12 +35,17 @@ class Trajectory:
     hit_points: np.ndarray  # uint8 [T]
     turn: np.ndarray  # uint8 [T]: the game's clock, from 1; it stands still at a wall
     messages: list[str]  # what the game said on the way to each frame
+    glyphs: np.ndarray  # int16 [T, N + 2, N + 2]: the room with its walls
+    pixels: np.ndarray | None  # uint8 [T, 3, (N + 2) * TILE, (N + 2) * TILE], where asked for
 
 
 class Game:
-    """A room of `grid` × `grid` cells. Close it after use, or use it in a `with` statement."""
+    """A room of `grid` × `grid` cells. Close it after use, or use it in a `with` statement.
 
-    def __init__(self, grid: int) -> None:
+    With `pixels`, the game's own pictures are recorded too.
+    """
+
+    def __init__(self, grid: int, pixels: bool = False) -> None:
         if not 2 <= grid <= LARGEST_GRID:
             raise ValueError(
                 f"a room of {grid} × {grid} cells does not fit on NetHack's map: "
@@ -56,6 +62,7 @@ class Game:
                 "playing the game needs nle and minihack: pip install 'nesymm[minihack]'"
             ) from error
         self.grid = grid
+        self._pixels = pixels
         self._generator = LevelGenerator
         self._nethack = nethack
         self._imp = nethack.GLYPH_MON_OFF + next(
@@ -68,7 +75,7 @@ class Game:
                 des_file=self._level((1, 1), []),
                 character="rog-hum-cha-mal",
                 actions=(compass.N, compass.E, compass.S, compass.W),
-                observation_keys=("glyphs", "blstats", "message"),
+                observation_keys=("glyphs", "blstats", "message", *(["pixel"] if pixels else [])),
                 max_episode_steps=1_000_000,
                 # The luck of a full moon or a Friday the 13th comes from the seed, not from
                 # the day on which the game is played.
@@ -102,6 +109,10 @@ class Game:
         imps = np.zeros((frames, len(enemies), 2), np.uint8)
         hit_points, turn = np.zeros(frames, np.uint8), np.zeros(frames, np.uint8)
         messages = [""] * frames
+        side = self.grid + 2
+        glyphs = np.zeros((frames, side, side), np.int16)
+        size = side * TILE
+        pixels = np.zeros((frames, 3, size, size), np.uint8) if self._pixels else None
         dead = enemy_lost = False
 
         def record(frame: int) -> bool:
@@ -112,6 +123,12 @@ class Game:
             hit_points[frame] = stats[self._nethack.NLE_BL_HP]
             turn[frame] = stats[self._nethack.NLE_BL_TIME]
             messages[frame] = bytes(observation["message"]).rstrip(b"\0").decode("ascii", "replace")
+            top, left = corner
+            glyphs[frame] = observation["glyphs"][top : top + side, left : left + side]
+            if pixels is not None:
+                y, x = TILE * corner
+                picture = observation["pixel"][y : y + size, x : x + size]
+                pixels[frame] = np.moveaxis(picture, -1, 0)
             found = np.argwhere(observation["glyphs"] == self._imp) - corner
             if len(found) != len(enemies):
                 return False
@@ -135,7 +152,9 @@ class Game:
                 break
         hit = np.zeros(frames, bool)
         hit[1:] = hit_points[1:] < hit_points[:-1]  # the last frame of the dead included
-        return Trajectory(hit, dead, enemy_lost, at, imps, hit_points, turn, messages)
+        return Trajectory(
+            hit, dead, enemy_lost, at, imps, hit_points, turn, messages, glyphs, pixels
+        )
 
     def close(self) -> None:
         self._env.close()

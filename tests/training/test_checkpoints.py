@@ -118,3 +118,44 @@ def test_only_the_last_few_and_the_best_are_kept(tmp_path: Path) -> None:
     fit(make_model(), data, epochs=4, validation=data, checkpoints=tmp_path, keep=2, **OPTIONS)
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == ["best.safetensors", "epoch-000003.safetensors", "epoch-000004.safetensors"]
+
+
+def test_a_run_goes_on_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    """Checkpoints every so many steps: what was lost is less than an epoch."""
+    options = {**OPTIONS, "batch_size": 8}
+    whole = fit(make_model(), make_data(), epochs=2, **options)
+    fit(make_model(), make_data(), epochs=2, checkpoints=tmp_path, every=2, keep=10, **options)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert "epoch-000001-batch-000002.safetensors" in names
+    for name in ("epoch-000001-batch-000004.safetensors", "epoch-000002.safetensors"):
+        (tmp_path / name).unlink()
+    rest = fit(make_model(), make_data(), epochs=2, checkpoints=tmp_path, resume=True, **options)
+    assert same(whole.model, rest.model)
+    assert whole.history == rest.history
+
+
+def test_a_truncated_last_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    whole = fit(make_model(), make_data(), epochs=3, checkpoints=tmp_path, **OPTIONS)
+    last = tmp_path / "epoch-000003.safetensors"
+    last.write_bytes(last.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match=r"epoch-000003.* is not a whole checkpoint.*one before"):
+        again = fit(
+            make_model(), make_data(), epochs=3, checkpoints=tmp_path, resume=True, **OPTIONS
+        )
+    assert same(whole.model, again.model)
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="not a whole checkpoint"),
+        pytest.raises(CheckpointError, match="no checkpoint in"),
+    ):
+        fit(make_model(), make_data(), epochs=3, checkpoints=tmp_path, resume=True, **OPTIONS)
+
+
+def test_a_model_is_read_from_the_checkpoint_of_a_run(tmp_path: Path) -> None:
+    data = make_data()
+    fitted = fit(
+        make_model(), data, epochs=3, validation=data, checkpoints=tmp_path, **OPTIONS
+    )  # fmt: skip
+    found = load_model(make_model(), tmp_path / "epoch-000003.safetensors")
+    assert same(found, fitted.model)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +15,7 @@ import pytest
 import nesymm
 from nesymm.filtering.methods import ExactForward, RaoBlackwellised
 from nesymm.parameters import bound, free, groups
-from nesymm.training import LogEvidence, QueryLoss, TrainingError, fit
+from nesymm.training import Accuracy, LogEvidence, QueryLoss, TrainingError, fit, fit_many
 
 HMM = """
 t(0.4)::x@0.
@@ -125,9 +129,105 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_model() -> None:
     model = nesymm.compile(program, networks={"net": net})
     u = np.zeros((40, 2))
     u[7] = 5.0
-    with pytest.raises(TrainingError, match=r"epoch 0, batch \d") as caught:
+    with pytest.raises(TrainingError, match=r"epoch 0, batch \d.*network net gave NaN") as caught:
         fit(model, {"u": u, "o": np.ones((40, 2))}, method="exact", batch_size=10, progress=False)
     assert all(np.isfinite(v) for v in caught.value.model.parameters.values())
+
+
+def test_impossible_evidence_is_named() -> None:
+    model = nesymm.compile("t(0.4)::x@t.\ny@t :- x@t.\nobserve(x@t).\nobserve(y@t).\nquery(x@T).")
+    data = {"x": np.ones((10, 2)), "y": np.ones((10, 2))}
+    data["y"][3, 1] = 0
+    with pytest.raises(TrainingError, match=r"sequence 3, step 1: the evidence is impossible"):
+        fit(model, data, method="exact", progress=False)
+
+
+def test_metrics_are_watched_and_labels_may_be_missing() -> None:
+    data = simulate(200, 5, seed=7)
+    test = simulate(200, 5, seed=8)
+    known = np.arange(200) % 3 != 0
+    test["last"][~known] = np.nan
+    fitted = fit(
+        nesymm.compile(HMM), data, objective=QueryLoss("x@T", "last"), method="exact", epochs=3,
+        metrics={"accuracy": Accuracy("x@T", "last")}, validation=test, progress=False,
+        optimizer=optax.adam(0.05),
+    )  # fmt: skip
+    best = min(fitted.history, key=lambda row: row["validation"])
+    p = fitted.model.filter({"o": test["o"]}, method="exact").final["x@T"]
+    right = (p > 0.5) == (test["last"] > 0.5)
+    assert best["accuracy"] == pytest.approx(right[known].mean())
+    losses = -np.log(np.where(test["last"] > 0.5, p, 1 - p))
+    # A sequence without a label adds nothing to the loss.
+    assert best["validation"] == pytest.approx(losses[known].sum() / 200, abs=1e-4)
+    lines = fitted.table().splitlines()
+    assert lines[0].split() == ["epoch", "loss", "validation", "accuracy"] and len(lines) == 4
+    with pytest.raises(nesymm.NesymmError, match="cannot be called loss"):
+        fit(nesymm.compile(HMM), data, metrics={"loss": Accuracy("x@T", "last")})
+    with pytest.raises(nesymm.NesymmError, match="labels other are not given"):
+        fit(nesymm.compile(HMM), data, metrics={"accuracy": Accuracy("x@T", "other")})
+
+
+NEURAL = """
+:- input(u(X)@t).
+:- network(net, 1).
+x@t ~ bernoulli(net(X)) :- u(X)@t.
+t(0.7)::o@t :- x@t.
+t(0.2)::o@t :- \\+ x@t.
+observe(o@t).
+"""
+
+
+def neural_data(seed: int, n: int = 60) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=(n, 3))
+    return {"u": u, "o": (u > 0) ^ (rng.random(u.shape) < 0.1)}
+
+
+def network(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    return (jnp.tanh(params["w"] * x + params["b"]) @ params["v"])[None]
+
+
+def weights(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {n: rng.normal(size=4) for n in ("w", "b", "v")}
+
+
+def test_any_function_with_parameters_is_a_network() -> None:
+    model = nesymm.compile(NEURAL, networks={"net": nesymm.Function(network, weights(0))})
+    fitted = fit(model, neural_data(0), method="exact", epochs=8, batch_size=20, progress=False,
+                 optimizer=optax.adam(0.1))  # fmt: skip
+    before, after = (per_sequence(m, neural_data(1, 400)) for m in (model, fitted.model))
+    gap, error = paired(after, before)
+    assert gap > 4 * error
+    assert set(fitted.model.networks["net"].params) == {"w", "b", "v"}
+
+
+def test_several_seeds_at_once_are_the_single_runs() -> None:
+    """Shuffling, particles, networks and early stopping are each seed's own."""
+    data, held_out = neural_data(2), neural_data(3)
+    options = {
+        "method": RaoBlackwellised(particles=3), "epochs": 6, "batch_size": 20, "patience": 1,
+        "validation": held_out, "optimizer": optax.adam(0.3),
+    }  # fmt: skip
+
+    def networks(seed: int) -> dict[str, nesymm.Function]:
+        return {"net": nesymm.Function(network, weights(seed))}
+
+    together = fit_many(
+        nesymm.compile(NEURAL, networks=networks(0)), data, [0, 1, 5], networks=networks, **options
+    )
+    for seed, many in zip([0, 1, 5], together, strict=True):
+        model = nesymm.compile(NEURAL, networks=networks(seed))
+        single = fit(model, data, seed=seed, progress=False, **options)
+        assert many.stopped == single.stopped and len(many.history) == len(single.history)
+        for a, b in zip(many.history, single.history, strict=True):
+            assert a == pytest.approx(b, rel=2e-4)
+        for a, b in zip(
+            jax.tree.leaves((many.model.parameters, dict(many.model.networks))),
+            jax.tree.leaves((single.model.parameters, dict(single.model.networks))),
+            strict=True,
+        ):
+            np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4)
 
 
 def test_parameters_stay_in_their_range_and_add_up() -> None:
@@ -158,3 +258,30 @@ def test_a_model_grows_without_losing_what_it_learnt() -> None:
     ruled = model.extend("observe(p(1)@0, true).")
     assert ruled.filter({}, horizon=0).final == {} and ruled.parameters is not model.parameters
     assert ruled.filter({}, horizon=0).filtered["p(1)@t"][0, 0] == pytest.approx(1.0)
+
+
+def test_the_history_goes_to_tensorboard(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written: list[tuple[str, float, int]] = []
+
+    class Writer:
+        def __init__(self, folder: str):
+            assert folder == str(tmp_path)
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.append((name, value, step))
+
+        def close(self) -> None:
+            written.append(("closed", 0.0, 0))
+
+    data = {"o": simulate(20, 3, seed=9)["o"]}
+    options = {"method": "exact", "epochs": 2, "log": tmp_path}
+    monkeypatch.setitem(sys.modules, "tensorboardX", SimpleNamespace(SummaryWriter=Writer))
+    fitted = fit(nesymm.compile(HMM), data, progress=True, **options)
+    losses = [("loss", row["loss"], int(row["epoch"])) for row in fitted.history]
+    assert written == [*losses, ("closed", 0.0, 0)]
+    assert "loss" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(nesymm.NesymmError, match="pip install tensorboardX"):
+        fit(nesymm.compile(HMM), data, **options)

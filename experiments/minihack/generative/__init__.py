@@ -1,0 +1,1 @@
+"""The generative experiment: picture sequences of NetHack that obey the rules."""

@@ -1,0 +1,137 @@
+"""Fits methods and scores them, all in the same way: one process for each method and seed.
+
+A process of its own makes the peak memory that of one method.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from experiments.minihack import results
+from experiments.minihack.data import load
+from experiments.minihack.methods import Method, Trained
+from experiments.minihack.metrics import Scores, score
+from nesymm.errors import NesymmError
+
+WEIGHTS = Path(__file__).parent / "weights"
+
+# By name: where the class is, and what it is made with.
+METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "nesymm": ("experiments.minihack.rules", "Rules", {}),
+    "nesymm-exact": ("experiments.minihack.rules", "ExactRules", {}),
+    "transformer": ("experiments.minihack.transformer", "Transformer", {}),
+    "transformer-paper": (
+        "experiments.minihack.transformer",
+        "Transformer",
+        {"variant": "paper"},
+    ),
+    "deep-hmm": ("experiments.minihack.deep_hmm", "DeepHMM", {}),
+}
+READS_WEIGHTS = ("nesymm-exact",)  # these fit nothing
+
+
+@dataclass(frozen=True)
+class Job:
+    """One method with one seed: what to do, and where to leave it."""
+
+    method: str
+    seed: int
+    epochs: int | None = None
+    parts: tuple[str, ...] = ("test", "test_large")
+    folder: Path = results.FOLDER
+    weights: Path = WEIGHTS
+    progress: bool = True
+
+    @property
+    def command(self) -> str:
+        epochs = f" --epochs {self.epochs}" if self.epochs is not None else ""
+        return (
+            "python -m experiments.minihack.discriminative run "
+            f"--methods {self.method} --seeds {self.seed}{epochs}"
+        )
+
+
+def make(name: str, epochs: int | None = None, weights: Path = WEIGHTS) -> Method:
+    """A method by its name; `epochs` instead of its own number, `weights` for it to read."""
+    module, kind, options = METHODS[name]
+    if name in READS_WEIGHTS:
+        options = {**options, "folder": weights}
+    method = getattr(importlib.import_module(module), kind)(**options)
+    if epochs is not None:
+        if not is_dataclass(method) or "epochs" not in {f.name for f in fields(method)}:
+            raise NesymmError(f"the method {name} has no number of epochs to set")
+        method = replace(cast(Any, method), epochs=epochs)
+    return cast(Method, method)
+
+
+def run(job: Job) -> None:
+    """Fits, scores and writes the record."""
+    import jax
+
+    method = make(job.method, job.epochs, job.weights)
+    started = time.perf_counter()
+    trained = method.fit(load("N10T10E1train"), load("N10T10E1valid"), job.seed, job.progress)
+    seconds = time.perf_counter() - started
+    fitted = job.method not in READS_WEIGHTS
+    if fitted:
+        job.weights.mkdir(parents=True, exist_ok=True)
+        trained.save(job.weights / f"{job.method}-{job.seed}.safetensors")
+    memory = peak_memory()
+    scores = evaluate(method, trained, job)
+    record = {
+        "command": job.command,
+        "fit_seconds": seconds if fitted else None,
+        "peak_memory_mb": memory if fitted else peak_memory(),
+        "parameters": trained.parameters_count,
+        "device": jax.devices()[0].device_kind,
+        "scores": {name: s.to_json() for name, s in scores.items()},
+    }
+    chance = getattr(trained, "hit_chance", None)
+    if chance is not None:
+        record["hit_chance"] = chance
+    results.add(job.method, job.seed, record, job.folder)
+
+
+def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, Scores]:
+    """The scores on every test set that the method can be used on."""
+    found = {}
+    for setting in method.settings():
+        for part in job.parts:
+            name = results.set_name(setting, part)
+            data = load(name)
+            found[name] = score(trained.probabilities(data, job.seed), data.dead)
+            if job.progress:
+                told = f"{found[name].balanced_accuracy:.2f} %, F1 {found[name].f1:.3f}"
+                print(f"{job.method}, seed {job.seed}, {name}: {told}", flush=True)
+    return found
+
+
+def peak_memory() -> float:
+    """Of this process so far, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def run_all(jobs: Iterable[Job], tell: Callable[[str], None] = print) -> bool:
+    """Runs what is not finished yet, each in its own process. True if all went well."""
+    well = True
+    context = multiprocessing.get_context("spawn")
+    for job in jobs:
+        if job.seed in results.finished(job.method, job.folder):
+            tell(f"{job.method}, seed {job.seed}: finished before")
+            continue
+        process = context.Process(target=run, args=(job,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            tell(f"{job.method}, seed {job.seed}: failed")
+            well = False
+    return well

@@ -1,0 +1,43 @@
+"""How well predictions fit: over a whole test set, at the threshold 0.5."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Balanced accuracy in per cent, F1 of death, and whether the probabilities are right."""
+
+    balanced_accuracy: float
+    f1: float
+    n: int
+    deaths: float  # the frequency of death
+    predicted: float  # the mean of the probabilities
+    loss: float  # the mean of -log p(what happened)
+
+    def to_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def score(probabilities: np.ndarray, dead: np.ndarray) -> Scores:
+    """Compares p(dead) with who died. A class that does not occur counts as fully right."""
+    told = np.asarray(dead) == 1
+    said = np.asarray(probabilities) > THRESHOLD
+    both = int(np.sum(said & told))
+    found = both / told.sum() if told.any() else 1.0
+    spared = np.sum(~said & ~told) / np.sum(~told) if not told.all() else 1.0
+    wrong = int(np.sum(said != told))
+    p = np.clip(probabilities, 1e-6, 1 - 1e-6)
+    return Scores(
+        balanced_accuracy=100 * float(found + spared) / 2,
+        f1=2 * both / (2 * both + wrong) if both + wrong else 1.0,
+        n=len(told),
+        deaths=float(told.mean()),
+        predicted=float(np.mean(probabilities)),
+        loss=float(-np.mean(np.where(told, np.log(p), np.log1p(-p)))),
+    )

@@ -1,0 +1,138 @@
+"""What was measured: one JSON file per method, and the paper's tables with our numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.minihack.methods import SETTINGS, Setting
+
+FOLDER = Path(__file__).parent / "results"
+
+# Tables 3 and 4 of the paper: balanced accuracy in per cent, F1.
+PAPER: dict[str, dict[Setting, tuple[float, float]]] = {
+    "Transformer": dict(
+        zip(
+            SETTINGS,
+            [
+                (75.72, 0.61), (68.61, 0.59), (50.40, 0.02), (16.09, 0.02),
+                (78.53, 0.57), (67.85, 0.52), (50.47, 0.02), (41.54, 0.02),
+            ],
+            strict=True,
+        )
+    ),
+    "Deep-HMM": dict(
+        zip(
+            SETTINGS[:4],
+            [(59.88, 0.25), (38.43, 0.56), (49.99, 0.79), (49.33, 0.98)],
+            strict=True,
+        )
+    ),
+    "NeSy-MM": dict(
+        zip(
+            SETTINGS,
+            [
+                (64.45, 0.41), (78.13, 0.79), (67.66, 0.92), (57.47, 0.99),
+                (57.22, 0.15), (75.57, 0.65), (71.85, 0.78), (77.13, 0.98),
+            ],
+            strict=True,
+        )
+    ),
+}  # fmt: skip
+
+METRICS = {"balanced_accuracy": ("Balanced accuracy (%)", 2), "f1": ("F1", 3)}
+PARTS = {"test": "1,000 trajectories per setting, as in the paper", "test_large": "larger sets"}
+
+
+def set_name(setting: Setting, part: str) -> str:
+    grid, frames, enemies = setting
+    return f"N{grid}T{frames}E{enemies}{part}"
+
+
+def path_of(method: str, folder: Path = FOLDER) -> Path:
+    return folder / f"{method}.json"
+
+
+def read_all(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
+    """The records of every method that there are."""
+    return {p.stem: json.loads(p.read_text()) for p in sorted(folder.glob("*.json"))}
+
+
+def finished(method: str, folder: Path = FOLDER) -> set[int]:
+    """The seeds that need not be run again."""
+    path = path_of(method, folder)
+    return {int(s) for s in json.loads(path.read_text())["seeds"]} if path.exists() else set()
+
+
+def add(method: str, seed: int, record: dict[str, Any], folder: Path = FOLDER) -> None:
+    """Writes the record of one seed beside those of the others."""
+    path = path_of(method, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    before = json.loads(path.read_text())["seeds"] if path.exists() else {}
+    seeds = {**before, str(seed): record}
+    whole = {"method": method, "seeds": {s: seeds[s] for s in sorted(seeds, key=int)}}
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(whole, indent=1) + "\n")
+    partial.replace(path)
+
+
+def over_seeds(record: dict[str, Any], name: str, metric: str) -> np.ndarray:
+    """A metric on one data set, by seed."""
+    runs = record["seeds"].values()
+    return np.array([r["scores"][name][metric] for r in runs if name in r["scores"]])
+
+
+def mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    """The mean over seeds and its standard error; that of one seed is not known."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return float(np.mean(values)), float(error)
+
+
+def tables(records: dict[str, dict[str, Any]]) -> str:
+    """Markdown: the paper's Tables 3 and 4 with our numbers beside them, and what they cost."""
+    text = []
+    for part, about in PARTS.items():
+        for metric in METRICS:
+            text += [f"## {METRICS[metric][0]}, {about}", "", *_table(records, part, metric), ""]
+    return "\n".join([*text, "## Cost", "", *_costs(records)]) + "\n"
+
+
+def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[str]:
+    digits = METRICS[metric][1]
+    column = list(METRICS).index(metric)
+    heads = ["N", "T", "E", *(f"{m} (paper)" for m in PAPER), *records]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
+    for setting in SETTINGS:
+        cells = [str(x) for x in setting]
+        for paper in PAPER.values():
+            cells.append(f"{paper[setting][column]:.2f}" if setting in paper else "–")
+        for record in records.values():
+            values = over_seeds(record, set_name(setting, part), metric)
+            cells.append(_number(values, digits) if len(values) else "–")
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _number(values: np.ndarray, digits: int) -> str:
+    mean, error = mean_and_error(values)
+    return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if np.isfinite(error) else "")
+
+
+def _costs(records: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        "| method | seeds | numbers learned | training (s) | peak memory (MB) | device |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for method, record in records.items():
+        runs = list(record["seeds"].values())
+        trained = [r for r in runs if r["fit_seconds"] is not None]
+        seconds = f"{np.mean([r['fit_seconds'] for r in trained]):.0f}" if trained else "–"
+        memory = f"{np.mean([r['peak_memory_mb'] for r in runs]):.0f}"
+        device = ", ".join(sorted({r["device"] for r in runs}))
+        count = runs[0]["parameters"]
+        lines.append(f"| {method} | {len(runs)} | {count} | {seconds} | {memory} | {device} |")
+    return lines

@@ -1,0 +1,180 @@
+"""The model of rules and a network: `discriminative.nsl`, fitted and asked.
+
+The rules are given. Where the imps go is a small network of the way to the agent, so that what
+it learns holds on any grid; how well they aim is a number that the program learns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import nesymm
+from experiments.minihack.data import Dataset
+from experiments.minihack.methods import SETTINGS, Setting
+from nesymm.filtering.methods import ExactForward, RaoBlackwellised
+from nesymm.filtering.methods import Method as Inference
+from nesymm.training import LogEvidence, QueryLoss, fit
+from nesymm.training.checkpoints import load_model, save_model
+
+PROGRAM = Path(__file__).with_name("discriminative.nsl")
+WEIGHTS = Path(__file__).with_name("weights") / "nesymm-0.safetensors"
+FURTHEST = 9  # the largest difference of rows or columns in training
+QUERY = "dead@T"
+
+
+class Policy(eqx.Module):
+    """Where an imp goes, of eight directions, given the way from it to the agent."""
+
+    layers: list[eqx.nn.Linear]
+
+    def __init__(self, key: Any):
+        sizes = (2, 64, 32, 8)
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = [
+            eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)
+        ]
+
+    def __call__(self, rows: Any, columns: Any) -> Any:
+        # Further away than in training it does what it does at the furthest.
+        way = jnp.stack([jnp.asarray(rows, float), jnp.asarray(columns, float)])
+        x = jnp.clip(way, -FURTHEST, FURTHEST) / 3
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x)
+
+
+def compile_model(grid: int = 10, enemies: int = 1, seed: int = 0) -> nesymm.Model:
+    """The program with a fresh network."""
+    return nesymm.compile(
+        PROGRAM.read_text(),
+        name=PROGRAM.name,
+        constants={"n": grid, "enemies": enemies},
+        networks={"policy": Policy(jax.random.key(seed))},
+    )
+
+
+def arrays(data: Dataset, rows: slice | np.ndarray = slice(None)) -> dict[str, np.ndarray]:
+    """What the program reads. The last frame has no action that matters."""
+    actions = np.pad(data.actions[rows].astype(np.int64), ((0, 0), (0, 1)))
+    return {
+        "start": data.start[rows].astype(np.int64),
+        "action": actions,
+        "hit": data.hits[rows].astype(np.int64),
+    }
+
+
+@dataclass(frozen=True)
+class TrainedRules:
+    """A fitted model, and how it is asked: `batch` sequences at a time."""
+
+    model: nesymm.Model
+    inference: Inference
+    batch: int = 100
+
+    @property
+    def parameters_count(self) -> int:
+        learned = (self.model.parameters, eqx.filter(dict(self.model.networks), eqx.is_array))
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(learned))
+
+    @property
+    def hit_chance(self) -> float:
+        return float(self.model.parameters["strikes"])
+
+    def on(self, data: Dataset) -> nesymm.Model:
+        """The same model in another room with other enemies."""
+        return self.model.with_constants(n=data.grid, enemies=data.enemies)
+
+    def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
+        """p(dead) per trajectory; 0.5 for one that the rules cannot explain."""
+        model = self.on(data)
+        found = []
+        for start in range(0, len(data), self.batch):
+            # The last batch is filled up, since another size would be compiled anew.
+            rows = np.minimum(np.arange(start, start + self.batch), len(data) - 1)
+            result = model.filter(
+                arrays(data, rows), method=self.inference, seed=seed + start, errors="keep"
+            )
+            found.append(np.asarray(result.final[QUERY]))
+        answers = np.concatenate(found)[: len(data)]
+        return np.where(np.isfinite(answers), answers, 0.5)
+
+    def save(self, path: str | Path) -> None:
+        save_model(self.model, path)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Fits by the likelihood of the hits and of the label given the hits."""
+
+    particles: int = 500  # in training
+    test_particles: int = 3000
+    epochs: int = 25
+    batch: int = 100
+    rate: float = 2e-2
+    evidence: float = 1.0  # weights of the two likelihoods
+    label: float = 1.0
+    sequences: int | None = None  # train on the first so many
+
+    @property
+    def name(self) -> str:
+        return "nesymm"
+
+    def settings(self) -> tuple[Setting, ...]:
+        return SETTINGS
+
+    def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedRules:
+        terms = (LogEvidence(self.evidence), QueryLoss(QUERY, "dead", self.label))
+        used = slice(self.sequences)
+        steps = self.epochs * (len(train.dead[used]) // self.batch)
+        fitted = fit(
+            compile_model(train.grid, train.enemies, seed),
+            {**arrays(train, used), "dead": train.dead[used].astype(float)},
+            validation={**arrays(validation), "dead": validation.dead.astype(float)},
+            objective=[term for term in terms if term.weight > 0],
+            method=RaoBlackwellised(particles=self.particles),
+            optimizer=optax.adam(optax.cosine_decay_schedule(self.rate, steps, 0.05)),
+            clip=10.0,
+            epochs=self.epochs,
+            batch_size=self.batch,
+            seed=seed,
+            progress=progress,
+        )
+        return TrainedRules(fitted.model, RaoBlackwellised(self.test_particles))
+
+    def load(self, path: str | Path = WEIGHTS) -> TrainedRules:
+        """What was fitted before."""
+        # Unchecked: another comment in the program would make it another program.
+        model = load_model(compile_model(), path, check=False)
+        return TrainedRules(model, RaoBlackwellised(self.test_particles))
+
+
+@dataclass(frozen=True)
+class ExactRules:
+    """What `Rules` fitted, asked with exact inference.
+
+    With collisions the agent's path is uncertain, and the belief over agent, imp, turn and
+    health is too large. Without, it is one over the imp and the health. For one imp only.
+    """
+
+    folder: Path = WEIGHTS.parent  # where the weights are
+
+    @property
+    def name(self) -> str:
+        return "nesymm-exact"
+
+    def settings(self) -> tuple[Setting, ...]:
+        return tuple(setting for setting in SETTINGS if setting[2] == 1)
+
+    def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedRules:
+        """Nothing is fitted: the weights of `Rules` with this seed are read."""
+        path = self.folder / f"nesymm-{seed}.safetensors"
+        model = Rules().load(path).model.with_constants(collisions=0)
+        return TrainedRules(model, ExactForward(), batch=20)

@@ -1,0 +1,227 @@
+"""Generated trajectories obey rules and evidence, and come from the exact posterior.
+
+The oracle walks through all sequences of moves in plain Python; it knows nothing of the
+library.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import product
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nesymm
+from nesymm.errors import NesymmError
+from nesymm.filtering.methods import RaoBlackwellised
+from nesymm.generation import Generated
+
+SIZE = 3
+WALL, LAVA, KEY, HOME = (2, 2), (3, 1), (1, 3), (3, 3)
+CHANCES = {"up": 0.2, "down": 0.4, "right": 0.1, "left": 0.3}
+STEPS = {"up": (0, 1), "down": (0, -1), "right": (1, 0), "left": (-1, 0)}
+
+GRID = """
+:- const(n, 3).
+wall(2, 2).
+delta(up, 0, 1). delta(down, 0, -1). delta(right, 1, 0). delta(left, -1, 0).
+move(M)@t ~ categorical([0.2, 0.4, 0.1, 0.3], [up, down, right, left]).
+agent(1, 1)@0.
+agent(X, Y)@t :- target(X, Y)@t, not wall(X, Y).
+agent(X, Y)@t :- agent(X, Y)@(t-1), blocked@t.
+target(min(max(X+DX, 1), n), min(max(Y+DY, 1), n))@t :-
+    agent(X, Y)@(t-1), move(M)@t, delta(M, DX, DY).
+blocked@t :- target(X, Y)@t, wall(X, Y).
+has_key@t :- agent(1, 3)@t.
+has_key@t :- has_key@(t-1).
+in_lava@t :- agent(3, 1)@t.
+0.7::sees@t :- agent(X, Y)@t, Y >= 3.
+0.1::sees@t :- agent(X, Y)@t, Y < 3.
+observe(in_lava@(0:T), false).
+observe(sees@t).
+query(agent(3, 3)@T).
+query(blocked@t).
+"""
+# There is one way home past the key, four moves long.
+FUTURE = "home@t :- agent(3, 3)@t, has_key@t.\nobserve(home@T, true)."
+
+Path = tuple[tuple[int, int], ...]
+
+
+@cache
+def walk(moves: tuple[str, ...]) -> Path:
+    """Where the agent goes: step 0 is the start, the move of step t leads to step t."""
+    path = [(1, 1)]
+    for move in moves:
+        x, y = path[-1]
+        dx, dy = STEPS[move]
+        aim = (min(max(x + dx, 1), SIZE), min(max(y + dy, 1), SIZE))
+        path.append((x, y) if aim == WALL else aim)
+    return tuple(path)
+
+
+def safe(path: Path) -> bool:
+    return LAVA not in path
+
+
+def arrives(path: Path) -> bool:
+    return KEY in path and path[-1] == HOME
+
+
+def weights(horizon: int, future: bool, sees: dict[int, bool]) -> Counter[tuple[str, ...]]:
+    """The probability of each sequence of moves with all evidence, by walking them all."""
+    out: Counter[tuple[str, ...]] = Counter()
+    for moves in product(CHANCES, repeat=horizon):
+        path = walk(moves)
+        if not safe(path) or (future and not arrives(path)):
+            continue
+        weight = float(np.prod([CHANCES[m] for m in moves]))
+        for step, seen in sees.items():
+            chance = 0.7 if path[step][1] >= 3 else 0.1
+            weight *= chance if seen else 1 - chance
+        out[moves] = weight
+    return out
+
+
+def generated_moves(result: Generated) -> list[tuple[str, ...]]:
+    names = list(CHANCES)
+    return [tuple(names[m] for m in row[1:]) for row in result["move"][0]]
+
+
+COUNT = 10_000
+
+
+@pytest.mark.parametrize(
+    ("method", "future"), [("exact", False), ("exact", True), ("rao-blackwellised", True)]
+)
+def test_trajectories_obey_the_rules_and_have_the_right_frequencies(
+    method: str, future: bool
+) -> None:
+    horizon = 5
+    sees = {2: True, 4: False}
+    data = np.full((1, horizon + 1), np.nan)
+    for step, value in sees.items():
+        data[0, step] = value
+    model = nesymm.compile(GRID)
+    if future:
+        model = model.extend(FUTURE)
+    exact = weights(horizon, future, sees)
+    evidence = sum(exact.values())
+    if future:
+        assert evidence < 1e-3
+    if method == "rao-blackwellised":
+        # Particles only approximate: many of them, and few drawn from them.
+        result = model.generate({"sees": data}, 500, method=RaoBlackwellised(particles=30_000))
+    else:
+        result = model.generate({"sees": data}, COUNT, method=method)
+    count = result.count
+    found = generated_moves(result)
+    xs, ys = result["agent.0"][0], result["agent.1"][0]
+    for number, moves in enumerate(found):
+        path = walk(moves)
+        assert path == tuple(zip(xs[number].tolist(), ys[number].tolist(), strict=True))
+        assert safe(path) and (arrives(path) or not future)
+    assert (result["sees"][0, :, 2] == 1).all() and (result["sees"][0, :, 4] == 0).all()
+    frequencies = Counter(found)
+    if method == "exact":
+        for moves, weight in exact.items():
+            p = weight / evidence
+            error = np.sqrt(p * (1 - p) / count)
+            # A rare sequence of moves may come once or twice.
+            assert abs(frequencies[moves] / count - p) <= 4 * error + 2 / count
+        assert set(frequencies) <= set(exact)
+    for step in range(1, horizon + 1):
+        for cell in product(range(1, SIZE + 1), repeat=2):
+            p = sum(w for m, w in exact.items() if walk(m)[step] == cell) / evidence
+            share = np.mean((xs[:, step] == cell[0]) & (ys[:, step] == cell[1]))
+            if p == 0:
+                assert share == 0
+            assert abs(share - p) <= 4 * np.sqrt(p * (1 - p) / count) + 1e-12
+
+
+def test_what_is_not_given_is_generated_with_its_chances() -> None:
+    result = nesymm.compile(GRID).generate(count=COUNT, horizon=3, method="exact")
+    high = result["agent.1"][0] >= 3
+    sees = result["sees"][0]
+    for where, chance in ((high, 0.7), (~high, 0.1)):
+        error = np.sqrt(chance * (1 - chance) / where.sum())
+        assert abs(sees[where].mean() - chance) < 4 * error
+    # The answers to the queries follow from the state.
+    x, y = result["agent.0"][0], result["agent.1"][0]
+    for number, moves in enumerate(generated_moves(result)[:500]):
+        path = walk(moves)
+        aims = [(x + STEPS[m][0], y + STEPS[m][1]) for (x, y), m in zip(path, moves, strict=False)]
+        assert result["blocked@t"][0, number, 1:].tolist() == [aim == WALL for aim in aims]
+    np.testing.assert_array_equal(result["agent(3,3)@T"][0], (x[:, -1] == 3) & (y[:, -1] == 3))
+
+
+def test_a_trajectory_is_told_in_atoms() -> None:
+    model = nesymm.compile(GRID).extend("observe(agent(1, 2)@1, true).")
+    result = model.generate(count=1, horizon=1, method="exact")
+    atoms = result.atoms(0, 0, 1)
+    assert "agent(1,2)@1" in atoms and "has_key@1" not in atoms
+    assert result.table().splitlines()[0].split()[:2] == ["0", "agent(1,1)"]
+    with pytest.raises(NesymmError, match="trajectory 1 does not exist"):
+        result.atoms(0, 1, 0)
+    with pytest.raises(NesymmError, match="step 2 does not exist"):
+        result.atoms(0, 0, 2)
+    with pytest.raises(NesymmError, match="nothing called lava"):
+        result["lava"]
+    with pytest.raises(NesymmError, match="count"):
+        model.generate(count=0, horizon=1)
+    data = result.data()
+    np.testing.assert_array_equal(data["sees"], result["sees"][:, 0])
+    assert np.isfinite(model.filter(data, method="exact").log_evidence).all()
+
+
+IMAGES = """
+:- network(decoder, [2, 3]).
+code(C) ~ normal(0, 1).
+0.3::noisy.
+lit@0.
+0.8::lit@t :- lit@(t-1).
+image@t ~ normal(decoder(C), 0.1) :- code(C), lit@t.
+level(V)@t ~ normal(C, 0.5) :- code(C).
+kind(K)@t ~ categorical([0.9, 0.1], [plain, odd]) :- not noisy.
+kind(K)@t ~ categorical([0.2, 0.8], [plain, odd]) :- noisy.
+observe(image@t).
+observe(level@t).
+observe(kind@t).
+query(noisy).
+"""
+
+
+def test_images_are_the_means_of_their_decoder_and_absent_values_are_nan() -> None:
+    picture = jnp.arange(6.0).reshape(2, 3)
+    model = nesymm.compile(IMAGES, networks={"decoder": lambda c: c * picture})
+    result = model.generate(count=400, horizon=4)
+    image, code, lit = result["image"], result["code"], result["lit.present"]
+    assert image.shape == (1, 400, 5, 2, 3)
+    assert np.isnan(image[~lit]).all()
+    expected = np.asarray(code)[..., None, None] * np.asarray(picture)
+    np.testing.assert_allclose(image[lit], expected[lit], rtol=1e-5)
+    # One code for a whole trajectory, and one truth of what has no time.
+    assert (np.ptp(code, axis=2) == 0).all()
+    noisy = result["noisy"][0]
+    odd = result["kind"][0] == 1
+    for where, chance in ((noisy, 0.8), (~noisy, 0.1)):
+        draws = odd[where].size
+        assert abs(odd[where].mean() - chance) < 4 * np.sqrt(chance * (1 - chance) / draws)
+    level = result["level"] - code
+    assert abs(level.std() - 0.5) < 4 * 0.5 / np.sqrt(2 * level.size)
+
+
+def test_what_is_given_is_kept_and_what_is_missing_filled_in() -> None:
+    model = nesymm.compile(IMAGES, networks={"decoder": lambda c: jnp.full((2, 3), c)})
+    images = np.full((1, 3, 2, 3), 0.5)
+    images[0, 2] = np.nan
+    kinds = np.array([["odd", None, "plain"]], dtype=object)
+    result = model.generate({"image": images, "kind": kinds}, 20)
+    assert (result["image"][0, :, :2] == 0.5).all()
+    filled = result["image"][0, :, 2]
+    assert ((abs(filled - 0.5) < 0.4) | np.isnan(filled)).all()
+    assert (result["kind"][0, :, 0] == 1).all() and (result["kind"][0, :, 2] == 0).all()
+    assert "lit@1" in result.atoms(0, 0, 1) and "kind(odd)@0" in result.atoms(0, 0, 0)
