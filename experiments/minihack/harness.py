@@ -18,7 +18,7 @@ from typing import Any, cast
 from experiments.minihack import results
 from experiments.minihack.data import load
 from experiments.minihack.methods import Method, Trained
-from experiments.minihack.metrics import Scores, score
+from experiments.minihack.metrics import DEATH_WEIGHT, Scores, score, weighted
 from nesymm.errors import NesymmError
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -28,6 +28,11 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "nesymm": ("experiments.minihack.rules", "Rules", {}),
     "nesymm-exact": ("experiments.minihack.rules", "ExactRules", {}),
     "transformer": ("experiments.minihack.transformer", "Transformer", {}),
+    "transformer-weighted": (
+        "experiments.minihack.transformer",
+        "Transformer",
+        {"variant": "weighted"},
+    ),
     "transformer-paper": (
         "experiments.minihack.transformer",
         "Transformer",
@@ -36,6 +41,8 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "deep-hmm": ("experiments.minihack.deep_hmm", "DeepHMM", {}),
 }
 READS_WEIGHTS = ("nesymm-exact",)  # these fit nothing
+# These give probabilities that may be weighted afterwards; others are trained for it.
+WEIGHTED = ("nesymm", "deep-hmm")
 
 
 @dataclass(frozen=True)
@@ -85,32 +92,41 @@ def run(job: Job) -> None:
         job.weights.mkdir(parents=True, exist_ok=True)
         trained.save(job.weights / f"{job.method}-{job.seed}.safetensors")
     memory = peak_memory()
-    scores = evaluate(method, trained, job)
     record = {
         "command": job.command,
         "fit_seconds": seconds if fitted else None,
         "peak_memory_mb": memory if fitted else peak_memory(),
         "parameters": trained.parameters_count,
         "device": jax.devices()[0].device_kind,
-        "scores": {name: s.to_json() for name, s in scores.items()},
     }
     chance = getattr(trained, "hit_chance", None)
     if chance is not None:
         record["hit_chance"] = chance
-    results.add(job.method, job.seed, record, job.folder)
+    for name, scores in evaluate(method, trained, job).items():
+        scored = {"scores": {data: s.to_json() for data, s in scores.items()}}
+        results.add(name, job.seed, {**record, **scored}, job.folder)
 
 
-def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, Scores]:
-    """The scores on every test set that the method can be used on."""
-    found = {}
+def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, Scores]]:
+    """The scores on every test set that the method can be used on.
+
+    Those of a method in `WEIGHTED` are also given with every death counted several times.
+    """
+    weights = {job.method: 1.0}
+    if job.method in WEIGHTED:
+        weights[f"{job.method}-weighted"] = DEATH_WEIGHT
+    found: dict[str, dict[str, Scores]] = {name: {} for name in weights}
     for setting in method.settings():
         for part in job.parts:
             name = results.set_name(setting, part)
             data = load(name)
-            found[name] = score(trained.probabilities(data, job.seed), data.dead)
-            if job.progress:
-                told = f"{found[name].balanced_accuracy:.2f} %, F1 {found[name].f1:.3f}"
-                print(f"{job.method}, seed {job.seed}, {name}: {told}", flush=True)
+            probabilities = trained.probabilities(data, job.seed)
+            for version, weight in weights.items():
+                scores = score(weighted(probabilities, weight), data.dead)
+                found[version][name] = scores
+                if job.progress:
+                    told = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
+                    print(f"{version}, seed {job.seed}, {name}: {told}", flush=True)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -72,12 +73,15 @@ def add(method: str, seed: int, record: dict[str, Any], folder: Path = FOLDER) -
     """Writes the record of one seed beside those of the others."""
     path = path_of(method, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    before = json.loads(path.read_text())["seeds"] if path.exists() else {}
-    seeds = {**before, str(seed): record}
-    whole = {"method": method, "seeds": {s: seeds[s] for s in sorted(seeds, key=int)}}
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps(whole, indent=1) + "\n")
-    partial.replace(path)
+    with path.with_suffix(".lock").open("w") as lock:
+        # Seeds may be run side by side: one writes at a time.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = json.loads(path.read_text())["seeds"] if path.exists() else {}
+        seeds = {**before, str(seed): record}
+        whole = {"method": method, "seeds": {s: seeds[s] for s in sorted(seeds, key=int)}}
+        partial = path.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps(whole, indent=1) + "\n")
+        partial.replace(path)
 
 
 def over_seeds(record: dict[str, Any], name: str, metric: str) -> np.ndarray:

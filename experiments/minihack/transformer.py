@@ -27,6 +27,7 @@ import optax
 
 from experiments.minihack.data import Dataset
 from experiments.minihack.methods import SETTINGS, Setting
+from experiments.minihack.metrics import DEATH_WEIGHT
 
 EMBEDDING = 32
 HEADS = 8
@@ -58,15 +59,15 @@ STRONG = Options(
     recency=True,
     feed_forward=True,
     every_frame=True,
-    death_weight=5.0,  # as many survive for each death in the training set
     learning_rate=2e-3,
     warm_up=1,
     weight_decay=1e-2,
     batch_size=100,
-    epochs=10,
-    patience=10,
+    epochs=40,
+    patience=40,
 )
-VARIANTS = {"paper": PAPER, "strong": STRONG}
+WEIGHTED = replace(STRONG, death_weight=DEATH_WEIGHT)
+VARIANTS = {"paper": PAPER, "strong": STRONG, "weighted": WEIGHTED}
 
 
 # ---------------------------------------------------------------- network
