@@ -41,6 +41,7 @@ def command_line() -> argparse.ArgumentParser:
     run.add_argument("--parts", nargs="+", choices=results.PARTS, default=[*results.PARTS])
     run.add_argument("--results", type=Path, default=results.FOLDER, help="folder for the records")
     run.add_argument("--weights", type=Path, default=harness.WEIGHTS, help="folder for the weights")
+    run.add_argument("--fit-on", metavar="cpu", help="fit there, score on the default device")
     run.add_argument("--quiet", action="store_true", help="no progress")
 
     evaluate = commands.add_parser("evaluate", help="score the shipped weights on a file")
@@ -75,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
             folder=options.results,
             weights=options.weights,
             progress=not options.quiet,
+            fit_on=options.fit_on,
         )
         for method in options.methods
         for seed in options.seeds

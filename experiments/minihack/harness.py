@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -56,6 +57,7 @@ class Job:
     folder: Path = results.FOLDER
     weights: Path = WEIGHTS
     progress: bool = True
+    fit_on: str | None = None  # a kind of device; the default one answers then
 
     @property
     def command(self) -> str:
@@ -85,7 +87,8 @@ def run(job: Job) -> None:
 
     method = make(job.method, job.epochs, job.weights)
     started = time.perf_counter()
-    trained = method.fit(load("N10T10E1train"), load("N10T10E1valid"), job.seed, job.progress)
+    with placed(job.fit_on):
+        trained = method.fit(load("N10T10E1train"), load("N10T10E1valid"), job.seed, job.progress)
     seconds = time.perf_counter() - started
     fitted = job.method not in READS_WEIGHTS
     if fitted:
@@ -97,7 +100,7 @@ def run(job: Job) -> None:
         "fit_seconds": seconds if fitted else None,
         "peak_memory_mb": memory if fitted else peak_memory(),
         "parameters": trained.parameters_count,
-        "device": jax.devices()[0].device_kind,
+        "device": jax.devices(job.fit_on)[0].device_kind,
     }
     chance = getattr(trained, "hit_chance", None)
     if chance is not None:
@@ -105,6 +108,17 @@ def run(job: Job) -> None:
     for name, scores in evaluate(method, trained, job).items():
         scored = {"scores": {data: s.to_json() for data, s in scores.items()}}
         results.add(name, job.seed, {**record, **scored}, job.folder)
+
+
+def placed(kind: str | None) -> AbstractContextManager[Any]:
+    """Where to compute: on a kind of device, in 32 bits, or as JAX would have it."""
+    import jax
+
+    places = ExitStack()
+    if kind is not None:
+        places.enter_context(jax.enable_x64(False))
+        places.enter_context(jax.default_device(jax.devices(kind)[0]))
+    return places
 
 
 def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, Scores]]:
