@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 
+USUAL=[0]
 class Reader(eqx.Module):
     """From a picture [3, height, width] to `outputs` numbers: each cell by itself, then all."""
 
@@ -24,7 +25,7 @@ class Reader(eqx.Module):
         self.head = eqx.nn.Linear(width * side * side, outputs, key=second)
 
     def __call__(self, picture: Any) -> Any:
-        return self.head(jnp.ravel(jax.nn.relu(self.cells(picture))))
+        return self.head(jnp.ravel(jax.nn.relu(self.cells(10*(picture-USUAL[0])))))
 
 
 class Detector(eqx.Module):
@@ -74,24 +75,17 @@ class Tiles(eqx.Module):
 
 
 class Scenery(eqx.Module):
-    """Features of every cell from two numbers: what is always there, and a few things that are
-    somewhere; where, the numbers say."""
+    """Features of every cell, [features, side, side], from two numbers."""
 
-    whereabouts: eqx.nn.MLP
-    always: jax.Array
-    things: jax.Array
+    layers: eqx.nn.MLP
+    shape: tuple[int, int, int] = eqx.field(static=True)
 
-    def __init__(self, side: int, features: int, things: int = 2, *, key: Any):
-        first, second, third = jax.random.split(key, 3)
-        self.whereabouts = eqx.nn.MLP(2, things * side * side, 64, 2, key=first)
-        self.always = 0.5 * jax.random.normal(second, (features, side, side))
-        self.things = jax.random.normal(third, (features, things))
+    def __init__(self, side: int, features: int, *, key: Any):
+        self.layers = eqx.nn.MLP(2, features * side * side, 64, 2, key=key)
+        self.shape = (features, side, side)
 
     def __call__(self, b1: Any, b2: Any) -> Any:
-        side = self.always.shape[-1]
-        logits = self.whereabouts(jnp.stack([b1, b2])).reshape(-1, side * side)
-        maps = jax.nn.softmax(logits).reshape(-1, side, side)
-        return self.always + jnp.einsum("fk,kyx->fyx", self.things, maps)
+        return self.layers(jnp.stack([b1, b2])).reshape(self.shape)
 
 
 class Decoder(eqx.Module):
@@ -102,7 +96,6 @@ class Decoder(eqx.Module):
 
     rows: jax.Array
     columns: jax.Array
-    sprite: jax.Array
     scenery: Scenery
     tiles: Tiles
     start: int = eqx.field(static=True)
@@ -110,16 +103,13 @@ class Decoder(eqx.Module):
     def __init__(
         self, rows: int, side: int, pixels: int, features: int = 16, start: int = 1, *, key: Any
     ):
-        keys = jax.random.split(key, 5)
-        self.rows = jax.random.normal(keys[0], (rows, side))
-        self.columns = jax.random.normal(keys[1], (rows, side))
-        self.sprite = jax.random.normal(keys[2], (features,))
-        self.scenery = Scenery(side, features, key=keys[3])
-        self.tiles = Tiles(features, pixels, key=keys[4])
+        keys = jax.random.split(key, 4)
+        self.rows = 0.1 * jax.random.normal(keys[0], (rows, features, side, side))
+        self.columns = 0.1 * jax.random.normal(keys[1], (rows, features, side, side))
+        self.scenery = Scenery(side, features, key=keys[2])
+        self.tiles = Tiles(features, pixels, key=keys[3])
         self.start = start
 
     def __call__(self, r: Any, c: Any, b1: Any, b2: Any) -> Any:
-        row = jax.nn.softmax(self.rows[r - self.start])
-        column = jax.nn.softmax(self.columns[c - self.start])
-        place = jnp.outer(row, column)
-        return self.tiles(self.scenery(b1, b2) + self.sprite[:, None, None] * place)
+        agent = self.rows[r - self.start] + self.columns[c - self.start]
+        return self.tiles(self.scenery(b1, b2) + agent)
