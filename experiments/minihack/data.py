@@ -54,6 +54,17 @@ LARGE = {
     (15, 20, 2): 8_000,
 }
 
+# Beyond the paper. A room larger than 19 × 19 does not fit on NetHack's map.
+FURTHER = (
+    (10, 10, 3),
+    (10, 10, 5),
+    (15, 10, 3),
+    (15, 10, 5),
+    (10, 50, 1),
+    (19, 20, 1),
+    (19, 50, 1),
+)
+
 
 @dataclass(frozen=True)
 class Split:
@@ -78,6 +89,7 @@ SPLITS = {
         Split(10, 10, 1, "valid", 500, seed=1),
         *(Split(*setting, "test", 1000, seed=2) for setting in PAPER_DEATHS),
         *(Split(*setting, "test_large", count, seed=3) for setting, count in LARGE.items()),
+        *(Split(*setting, "test", 1000, seed=2) for setting in FURTHER),
     ]
 }
 
@@ -263,10 +275,13 @@ def main(arguments: list[str] | None = None) -> None:
             if options.trace:
                 save_trace(options.trace / f"{name}_trace.npz", samples, split.grid)
             deaths = float(data.dead.mean())
-            paper = PAPER_DEATHS[split.grid, split.frames, split.enemies] / 100
+            told = ""
+            if (split.grid, split.frames, split.enemies) in PAPER_DEATHS:
+                paper = PAPER_DEATHS[split.grid, split.frames, split.enemies] / 100
+                apart = deviation(deaths, len(data), paper)
+                told = f" (paper {100 * paper:.1f} %, {apart:+.1f} standard errors)"
             progress.print(
-                f"{name}: {100 * deaths:.1f} % dead (paper {100 * paper:.1f} %, "
-                f"{deviation(deaths, len(data), paper):+.1f} standard errors), "
+                f"{name}: {100 * deaths:.1f} % dead{told}, "
                 f"{sum(s.draws for s in samples) - len(samples)} drawn again"
             )
 

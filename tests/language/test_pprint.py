@@ -45,6 +45,7 @@ def test_realistic_programs_survive_printing(text: str) -> None:
         (Struct("-", (Num(1),)), "-(1)"),
         (Struct("-", (X,)), "-X"),
         (Struct("-", (Struct("-", (X,)),)), "-(-X)"),
+        (Struct("-", (Struct("**", (Struct("+", (X, Num(1))), Num(2))),)), "-((X + 1)**2)"),
         (Struct("-", (a, Num(-1))), "a - -1"),
         (Struct("-", (Num(2), Struct("-", (X,)))), "2 - -X"),
         (Struct("**", (Num(-1), Num(2))), "(-1)**2"),

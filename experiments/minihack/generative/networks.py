@@ -1,41 +1,74 @@
 """The networks. All look at a picture cell by cell: a room of NetHack is made of square tiles.
 
-None is told which cell is which: the reader and the places of the canvas are learned.
+None is told which cell is which: that is learned.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+CONTRAST = 10.0  # the agent differs little from the floor
 
-USUAL=[0]
+
+@dataclass(frozen=True)
+class Scene:
+    """A room of `grid` × `grid` cells with walls around it, drawn with `pixels` along a cell."""
+
+    grid: int
+    pixels: int
+
+    @property
+    def side(self) -> int:
+        return self.grid + 2
+
+    @property
+    def size(self) -> int:
+        return self.side * self.pixels
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (3, self.size, self.size)
+
+
 class Reader(eqx.Module):
-    """From a picture [3, height, width] to `outputs` numbers: each cell by itself, then all."""
+    """From a picture [3, size, size] to `outputs` numbers: each cell by itself, then all.
 
+    It looks at what is different from `usual`, the mean of the first pictures.
+    """
+
+    usual: jax.Array
     cells: eqx.nn.Conv2d
     head: eqx.nn.Linear
 
-    def __init__(self, side: int, pixels: int, outputs: int, width: int = 16, *, key: Any):
+    def __init__(self, scene: Scene, usual: Any, outputs: int, width: int = 16, *, key: Any):
         first, second = jax.random.split(key)
-        self.cells = eqx.nn.Conv2d(3, width, pixels, stride=pixels, key=first)
-        self.head = eqx.nn.Linear(width * side * side, outputs, key=second)
+        p = scene.pixels
+        self.usual = jnp.asarray(usual)
+        self.cells = eqx.nn.Conv2d(3, width, p, stride=p, key=first)
+        self.head = eqx.nn.Linear(width * scene.side**2, outputs, key=second)
 
     def __call__(self, picture: Any) -> Any:
-        return self.head(jnp.ravel(jax.nn.relu(self.cells(10*(picture-USUAL[0])))))
+        news = CONTRAST * (picture - jax.lax.stop_gradient(self.usual))
+        return self.head(jnp.ravel(jax.nn.relu(self.cells(news))))
 
 
 class Detector(eqx.Module):
-    """How much speaks for each of `rows` × `rows` places in a picture."""
+    """How much speaks for each of `rows` × `rows` places, at first the same for all."""
 
     reader: Reader
     rows: int = eqx.field(static=True)
 
-    def __init__(self, rows: int, side: int, pixels: int, *, key: Any):
-        self.reader = Reader(side, pixels, rows * rows, key=key)
+    def __init__(self, rows: int, scene: Scene, usual: Any, *, key: Any):
+        reader = Reader(scene, usual, rows * rows, key=key)
+        head = (reader.head.weight, reader.head.bias)
+        self.reader = eqx.tree_at(
+            lambda r: (r.head.weight, r.head.bias), reader, [jnp.zeros_like(x) for x in head]
+        )
         self.rows = rows
 
     def __call__(self, picture: Any) -> Any:
@@ -46,15 +79,16 @@ class Encoder(eqx.Module):
     """Mean and scale (before softplus) of number `k`, from 1, that describes a picture."""
 
     reader: Reader
-    sharpness: float = eqx.field(static=True)
 
-    def __init__(self, side: int, pixels: int, sharpness: float = 3.0, *, key: Any):
-        self.reader = Reader(side, pixels, 4, width=32, key=key)
-        self.sharpness = sharpness  # guides begin narrow, else the code says nothing at first
+    def __init__(self, scene: Scene, usual: Any, *, key: Any):
+        reader = Reader(scene, usual, 4, width=32, key=key)
+        # The scales begin small: what is drowned in noise is not learned to be read.
+        self.reader = eqx.tree_at(
+            lambda r: r.head.bias, reader, reader.head.bias - jnp.array([0, 0, 3, 3])
+        )
 
     def __call__(self, picture: Any, k: int) -> Any:
-        mean, scale = self.reader(picture).reshape(2, 2)[:, k - 1]
-        return jnp.stack([mean, scale - self.sharpness])
+        return self.reader(picture).reshape(2, 2)[:, k - 1]
 
 
 class Tiles(eqx.Module):
@@ -74,42 +108,52 @@ class Tiles(eqx.Module):
         return jax.nn.sigmoid(tiles.transpose(0, 3, 1, 4, 2).reshape(3, side * p, side * p))
 
 
-class Scenery(eqx.Module):
-    """Features of every cell, [features, side, side], from two numbers."""
-
-    layers: eqx.nn.MLP
-    shape: tuple[int, int, int] = eqx.field(static=True)
-
-    def __init__(self, side: int, features: int, *, key: Any):
-        self.layers = eqx.nn.MLP(2, features * side * side, 64, 2, key=key)
-        self.shape = (features, side, side)
-
-    def __call__(self, b1: Any, b2: Any) -> Any:
-        return self.layers(jnp.stack([b1, b2])).reshape(self.shape)
-
-
 class Decoder(eqx.Module):
-    """The picture of an agent in row `r` and column `c`, counted from `start`, in a scenery.
+    """The picture of an agent in row `r` and column `c` of a room that `b1` and `b2` describe.
 
-    Rows and columns are only names: which cells of the picture they are is learned.
+    Rows and columns, from `lowest` on, are only names: what they mean in the picture is learned.
     """
 
     rows: jax.Array
     columns: jax.Array
-    scenery: Scenery
+    scenery: eqx.nn.MLP
     tiles: Tiles
-    start: int = eqx.field(static=True)
+    lowest: int = eqx.field(static=True)
 
     def __init__(
-        self, rows: int, side: int, pixels: int, features: int = 16, start: int = 1, *, key: Any
+        self, rows: int, lowest: int, scene: Scene, features: int = 16, width: int = 64, *, key: Any
     ):
         keys = jax.random.split(key, 4)
-        self.rows = 0.1 * jax.random.normal(keys[0], (rows, features, side, side))
-        self.columns = 0.1 * jax.random.normal(keys[1], (rows, features, side, side))
-        self.scenery = Scenery(side, features, key=keys[2])
-        self.tiles = Tiles(features, pixels, key=keys[3])
-        self.start = start
+        shape = (features, scene.side, scene.side)
+        self.rows = 0.1 * jax.random.normal(keys[0], (rows, *shape))
+        self.columns = 0.1 * jax.random.normal(keys[1], (rows, *shape))
+        self.scenery = eqx.nn.MLP(2, features * scene.side**2, width, 2, key=keys[2])
+        self.tiles = Tiles(features, scene.pixels, key=keys[3])
+        self.lowest = lowest
 
     def __call__(self, r: Any, c: Any, b1: Any, b2: Any) -> Any:
-        agent = self.rows[r - self.start] + self.columns[c - self.start]
-        return self.tiles(self.scenery(b1, b2) + agent)
+        agent = self.rows[r - self.lowest] + self.columns[c - self.lowest]
+        room = self.scenery(jnp.stack([b1, b2])).reshape(agent.shape)
+        return self.tiles(room + agent)
+
+
+class Moves(eqx.Module):
+    """Where the agent goes from row `r` and column `c` by an action; nothing is known of it."""
+
+    layers: list[eqx.nn.Linear]
+    rows: int = eqx.field(static=True)
+
+    def __init__(self, rows: int, *, key: Any):
+        sizes = (2 * rows + 4, 64, 32, rows * rows)
+        keys = jax.random.split(key, 3)
+        self.layers = [
+            eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)
+        ]
+        self.rows = rows
+
+    def __call__(self, r: Any, c: Any, action: Any) -> Any:
+        one_hot = jax.nn.one_hot
+        x = jnp.concatenate([one_hot(r, self.rows), one_hot(c, self.rows), one_hot(action, 4)])
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x).reshape(self.rows, self.rows)

@@ -123,10 +123,10 @@ class Evaluator:
         start = float(initial) if type(initial) in (int, float) else None
         known = self.parameters.get(full)
         if known is None:
-            self.parameters[full] = Parameter(full, start, self.constraint, tuple(axes))
+            self.parameters[full] = Parameter(full, start, self.constraint, tuple(axes), span)
         elif known.axes != tuple(axes):
             wider = tuple(_wider(a, b) for a, b in zip(known.axes, axes, strict=True))
-            self.parameters[full] = Parameter(full, start, known.constraint, wider)
+            self.parameters[full] = Parameter(full, start, known.constraint, wider, span)
         return make("param", tuple(symbols), full, _RANGES[self.parameters[full].constraint])
 
     # ------------------------------------------------------------ networks

@@ -232,9 +232,12 @@ class Grounder:
                     values = tuple(symbols(answer.terms))
                     # Values without end cannot be listed: whether there is one is asked.
                     listed = not self.program.temporal and all(is_finite(v.type) for v in values)
+                    shown = answer.terms
+                    if not self.program.temporal and not listed:
+                        shown = map_symbols(shown, lambda _: V(0))
                     self.queries.append(
                         QueryDecl(
-                            atom_text(pred.name, answer.terms),
+                            atom_text(pred.name, shown),
                             None,
                             tuple(sorted(axes_of(answer.terms), key=lambda a: a.name)),
                             answer.condition,

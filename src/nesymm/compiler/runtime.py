@@ -116,6 +116,9 @@ def compile_term(term: Term, slots: dict[str, int], fresh: Callable[[], int]) ->
             return Compound(functor, pair)
         case Struct("not", (goal,)) if term.span and term.span.text.startswith("\\+"):
             return Compound("\\+", (compile_term(goal, slots, fresh),))
+        case Struct("-" | "+" as sign, args) if term.span and term.span.text.startswith(f"{sign}("):
+            # In ProbLog, `-(a)` is not `-a`, and `-(a, b)` not `a - b`.
+            return Compound(f"{sign}()", tuple(compile_term(a, slots, fresh) for a in args))
         case Struct(functor, args):
             return Compound(functor, tuple(compile_term(a, slots, fresh) for a in args))
         case ListTerm(items, tail):
@@ -427,10 +430,14 @@ def show(term: Any) -> str:
             nested = _priority(term.args[0]) > 200 or text[0] in "+-"
             return f"{term.functor}({text})" if nested else f"{term.functor}{text}"
         if term.functor == ",":
-            return f"({', '.join(show(a) for a in _spread(term))})"
+            shown = (f"({show(a)})" if _is(a, ";") else show(a) for a in _spread(term))
+            return f"({', '.join(shown)})"
         if term.functor == ";":
             return "; ".join(show(a) for a in _spread(term))
-        return f"{quote(term.functor)}({','.join(show(a) for a in term.args)})"
+        if _is(term, "->"):
+            left, right = (show(a) for a in term.args)
+            return f"({left})->{right}" if _is(term.args[0], "->") else f"{left}->{right}"
+        return f"{functor_text(term.functor)}({','.join(show(a) for a in term.args)})"
     if kind is V:
         return "_"
     return str(term)
@@ -439,9 +446,13 @@ def show(term: Any) -> str:
 def _spread(term: Compound) -> list[Any]:
     """The parts of a conjunction or disjunction, pairs of pairs to the right undone."""
     *first, last = term.args
-    if type(last) is Compound and last.functor == term.functor and len(last.args) > 1:
+    if _is(last, term.functor):
         return first + _spread(last)
     return [*first, last]
+
+
+def _is(term: Any, functor: str) -> bool:
+    return type(term) is Compound and term.functor == functor and len(term.args) > 1
 
 
 def is_operation(term: Compound) -> bool:
@@ -455,6 +466,11 @@ def _priority(term: Any) -> int:
     if type(term) is Compound and len(term.args) == 2:
         return _INFIX.get(term.functor, 0)
     return 0
+
+
+def functor_text(functor: str) -> str:
+    """The name of a term that is not written with an operator."""
+    return functor[0] if functor in ("-()", "+()") else quote(functor)
 
 
 def quote(name: str) -> str:

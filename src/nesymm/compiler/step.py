@@ -49,6 +49,7 @@ class Parameter:
     initial: float | None
     constraint: str
     axes: tuple[Axis, ...]
+    span: Span | None = _span()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from nesymm.distributions import FAMILIES
 from nesymm.exact.families import constrain, log_masses, sound
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, expand
-from nesymm.exact.weights import Given
+from nesymm.exact.weights import Given, network_output
 
 if TYPE_CHECKING:
     from nesymm.exact.posterior import Posterior, Solver
@@ -43,13 +43,10 @@ class _Sampler:
         if expr.op == "neural" and any(k.dims for k in keys):
             import jax
 
-            net, output = expr.data
-            network = self.given.networks[net]
+            network = self.given.networks[expr.data[0]]
             mapped = jax.vmap(network, in_axes=[0 if k.dims else None for k in keys])
             result = mapped(*(k.array for k in keys))
-            if output is None:
-                return Named(result, (_PARTICLE,))
-            return Named(result.reshape(self.n, -1)[:, output], (_PARTICLE,))
+            return Named(network_output(low.xp, expr, result, (self.n,)), (_PARTICLE,))
         return self.given.leaf(low, expr, keys)
 
     def _draw(self, low: Lowering, variable: RandomVariable) -> Named:
@@ -147,6 +144,7 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
             return problem.weights(here, jnp)
 
         log_weights = jax.vmap(one)(drawn)
+        problem.weights.refuse_nan(np.asarray(log_weights))
         for rank in range(len(problem.evidences)):
             values = np.asarray(solver.backend(rank).log_values(log_weights, jnp))
             relative = values - values[:, :1]

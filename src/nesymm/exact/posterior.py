@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from nesymm.errors import NesymmError, located
 from nesymm.exact.formula import LITERAL
 from nesymm.exact.problem import Problem
 from nesymm.exact.propositional import Drawn, Weight
-from nesymm.exact.weights import Given
+from nesymm.exact.weights import Given, known
 
 if TYPE_CHECKING:
     from nesymm.exact.circuit import Circuit
@@ -51,21 +52,8 @@ def impossible(problem: Problem, message: str) -> Impossible:
 
 def refuse_impossible(problem: Problem, log_evidence: Any) -> None:
     """Raise if the log-evidence, a JAX number, is known to be that of no world."""
-    if _known(log_evidence == -np.inf):
+    if known(log_evidence == -np.inf):
         raise impossible(problem, _PROBABILITY_ZERO)
-
-
-def _known(truth: Any, unless: bool = False) -> bool:
-    """Whether something holds; `unless` where it is known only when a function that JAX
-    compiles runs, which cannot raise."""
-    if isinstance(truth, np.bool_):
-        return bool(truth)
-    import jax
-
-    try:
-        return bool(truth)
-    except jax.errors.ConcretizationTypeError:
-        return unless
 
 
 class Forbidden(NesymmError):
@@ -189,8 +177,9 @@ class Solver:
                 inside, must = number > 0, "be positive"
             else:
                 inside, must = (number >= 0) & (number <= 1), "lie between 0 and 1"
-            if not _known(inside.all(), unless=True):
-                raise Forbidden(f"the parameter {parameter.name} must {must}, it is {value}")
+            if not known(inside.all(), unless=True):
+                message = f"the parameter {parameter.name} must {must}, it is {value}"
+                raise Forbidden(located(message, parameter.span))
 
     def refuse_faults(self, log_weights: Any, rank: int, xp: Any = np) -> None:
         """Raise if what must not happen is possible, given the evidence of a precedence."""
@@ -203,8 +192,24 @@ class Solver:
             self._faults[rank] = build(self.problem, self.method, roots)
         possible = self._faults[rank].log_values(log_weights, xp) > -np.inf
         for i, (flag, _) in enumerate(faults):
-            if _known(possible[..., i].any()):
+            if known(possible[..., i].any()):
                 raise Forbidden(located(flag.message, flag.span))
+
+    @cached_property
+    def groundings(self) -> frozenset[str]:
+        """The answers to queries with variables that can hold if there is no evidence.
+
+        Evidence that rules one out gives it the probability zero. What cannot be decided is
+        taken not to hold.
+        """
+        formula = self.problem.encoding.formula
+        asked = [q for q in self.problem.queries if q.possible]
+        try:
+            backend = build(self.problem, self.method, [q.formula for q in asked])
+        except Intractable:
+            return frozenset()
+        models = np.asarray(backend.log_values(np.zeros(sum(formula.sizes))))
+        return frozenset(q.name for q, count in zip(asked, models, strict=True) if count > -np.inf)
 
     def worlds(self, rank: int) -> Backend:
         """The backend for the worlds in which the evidence of a precedence holds.
@@ -291,7 +296,7 @@ class Solver:
             # What is impossible has no slope, and -inf minus -inf is not a number.
             slopes = jnp.where(jnp.isfinite(slopes), slopes, 0.0)
             here = jax.lax.stop_gradient(values) + slopes - jax.lax.stop_gradient(slopes)
-            if _known(values[EVIDENCE] > -jnp.inf):
+            if known(values[EVIDENCE] > -jnp.inf):
                 self.refuse_faults(jax.lax.stop_gradient(exact), rank, jnp)
             found = here if found is None else jnp.where(values[EVIDENCE] > -jnp.inf, here, found)
         return found
@@ -314,10 +319,12 @@ class Posterior:
         self.method = solver.method
         self.reason = solver.reason
         self.log_evidence = float(log_values[EVIDENCE] - log_values[PRIOR])
-        self.queries: dict[str, float] = {}
-        for asked, value in zip(solver.problem.queries, log_values[FIRST_QUERY:], strict=True):
-            if value > -np.inf or not asked.possible:
-                self.queries[asked.name] = math.exp(min(0.0, float(value - log_values[EVIDENCE])))
+        posterior = log_values[FIRST_QUERY:] - log_values[EVIDENCE]
+        self.queries = {
+            asked.name: math.exp(min(0.0, float(value)))
+            for asked, value in zip(solver.problem.queries, posterior, strict=True)
+            if value > -np.inf or not asked.possible or asked.name in solver.groundings
+        }
         self.stderr = dict(stderr or {})
 
     def probability(self, query: str) -> float:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from nesymm.compiler.algebra import is_const
-from nesymm.compiler.expr import Expr
+from nesymm.compiler.expr import Expr, leaves
 from nesymm.compiler.step import Param, RandomVariable
+from nesymm.compiler.types import Tensor
 from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError
 from nesymm.exact.families import constrain, interval_mass, log_density, log_masses, sound
@@ -37,17 +38,9 @@ class Given:
                     return Named(value)
                 raise NesymmError(f"the parameter {expr.data} is indexed by a run-time value")
             case "neural":
-                net, output = expr.data
-                result = self._get("network", self.networks, net)(*(k.array for k in keys))
-                result = low.xp.asarray(result)
-                if output is None:
-                    return Named(result)
-                if output >= result.size:
-                    # JAX would take the last one instead.
-                    raise NesymmError(
-                        f"the network {net} gave {result.size} outputs, {output + 1} are needed"
-                    )
-                return Named(result.reshape(-1)[output])
+                network = self._get("network", self.networks, expr.data[0])
+                result = low.xp.asarray(network(*(k.array for k in keys)))
+                return Named(network_output(low.xp, expr, result))
             case "input":
                 name, column = expr.data
                 value = self._get("input", self.inputs, name)
@@ -74,6 +67,47 @@ class Given:
         return table[name]
 
 
+def network_output(xp: Any, expr: Expr, result: Any, batch: tuple[int, ...] = ()) -> Any:
+    """What a network gave for a `neural` expression: one output, or all of them, behind the
+    dimensions of a batch."""
+    net, output = expr.data
+    if xp.issubdtype(result.dtype, xp.inexact) and known(xp.isnan(result).any()):
+        raise _gave_nan(net)
+    if output is None:
+        shape = result.shape[len(batch) :]
+        needed = expr.type.shape if isinstance(expr.type, Tensor) else None
+        if needed and shape[-1:] != needed[-1:] and math.prod(shape) != math.prod(needed):
+            wanted = "x".join(map(str, needed))
+            raise NesymmError(
+                f"the network {net} gave outputs of shape {tuple(shape)}, {wanted} are needed"
+            )
+        return result
+    flat = result.reshape(*batch, -1)
+    if output >= flat.shape[-1]:
+        # JAX would take the last one instead.
+        raise NesymmError(
+            f"the network {net} gave {flat.shape[-1]} outputs, {output + 1} are needed"
+        )
+    return flat[..., output]
+
+
+def _gave_nan(net: str) -> NesymmError:
+    return NesymmError(f"the network {net} gave NaN, which is not a number")
+
+
+def known(truth: Any, unless: bool = False) -> bool:
+    """Whether something holds; `unless` where it is known only when a function that JAX
+    compiles runs, which cannot raise."""
+    if isinstance(truth, np.bool_):
+        return bool(truth)
+    import jax
+
+    try:
+        return bool(truth)
+    except jax.errors.ConcretizationTypeError:
+        return unless
+
+
 class Weights:
     """Log-weights of all literals; constant ones are computed once."""
 
@@ -98,6 +132,13 @@ class Weights:
         """The weights, and weights to differentiate: those are off zero, so not exact."""
         low = Lowering(xp, given, real)
         return self._row(low), self._row(low, floor=True)
+
+    def refuse_nan(self, rows: np.ndarray) -> None:
+        """Raise if a network, called inside a function that JAX maps, gave NaN."""
+        for start, size, source in self.moving:
+            for node in leaves(_expressions(source), "neural"):
+                if np.isnan(rows[..., start : start + size]).any():
+                    raise _gave_nan(node.data[0])
 
     def _row(self, low: Lowering, floor: bool = False) -> Any:
         if not self.moving:

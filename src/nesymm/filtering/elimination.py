@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from nesymm.compiler.expr import Axis
 from nesymm.errors import NesymmError
@@ -41,30 +45,57 @@ _SMALL = 256
 
 def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
     """log Σ exp; -inf (with slope 0) where there is nothing to sum."""
-    import jax
-
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(axes) == 1 and array.shape[axes[0]] <= _WRITTEN_OUT:
-        terms = [
-            jax.lax.index_in_dim(array, i, axes[0], keepdims=False)
-            for i in range(array.shape[axes[0]])
-        ]
-        if len(terms) == 1:
-            return terms[0]
-        top = terms[0]
-        for term in terms[1:]:
-            top = jnp.maximum(top, term)
-        top = jax.lax.stop_gradient(jnp.where(jnp.isfinite(top), top, 0.0))
-        total = jnp.exp(terms[0] - top)
-        for term in terms[1:]:
-            total = total + jnp.exp(term - top)
-        return _safe_log(jnp, total) + top
+        return _written_logsumexp(array, axes[0])
     return _reduced(jnp, array, axis)
 
 
-def _reduced(jnp: Any, array: Any, axis: Any) -> Any:
-    import jax
+def _terms(array: Any, axis: int) -> list[Any]:
+    return [jax.lax.index_in_dim(array, i, axis, keepdims=False) for i in range(array.shape[axis])]
 
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _written_logsumexp(array: Any, axis: int) -> Any:
+    terms = _terms(array, axis)
+    if len(terms) == 1:
+        return terms[0]
+    top = terms[0]
+    for term in terms[1:]:
+        top = jnp.maximum(top, term)
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    total = jnp.exp(terms[0] - top)
+    for term in terms[1:]:
+        total = total + jnp.exp(term - top)
+    return _safe_log(jnp, total) + top
+
+
+@_written_logsumexp.defjvp
+def _(axis: int, primals: Any, tangents: Any) -> Any:
+    # Term by term, the way back would be one sum of padded arrays for each.
+    (array,), (slope,) = primals, tangents
+    total = _written_logsumexp(array, axis)
+    some = jnp.isfinite(total)
+    share = jnp.exp(array - jnp.expand_dims(jnp.where(some, total, 0.0), axis))
+    share = jnp.where(jnp.expand_dims(some, axis), share, 0.0)
+    return total, jnp.sum(share * slope, axis)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _written_sum(array: Any, axis: int) -> Any:
+    terms = _terms(array, axis)
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+@_written_sum.defjvp
+def _(axis: int, primals: Any, tangents: Any) -> Any:
+    return _written_sum(primals[0], axis), jnp.sum(tangents[0], axis)
+
+
+def _reduced(jnp: Any, array: Any, axis: Any) -> Any:
     top = jax.lax.stop_gradient(jnp.max(array, axis=axis, keepdims=True))
     safe = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(array - safe), axis=axis)
@@ -79,8 +110,6 @@ def _safe_log(jnp: Any, x: Any) -> Any:
 
 def log_add(a: Any, b: Any) -> Any:
     """log (exp a + exp b)."""
-    import jax.numpy as jnp
-
     return logsumexp(jnp, jnp.stack(jnp.broadcast_arrays(a, b)), 0)
 
 
@@ -207,15 +236,10 @@ def _flat(factor: Named) -> bool:
 
 def _plain_sum(jnp: Any, array: Any, axis: Any) -> Any:
     """A sum; written out where it is short, as in `logsumexp`."""
-    import jax
-
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(axes) > 1 or array.shape[axes[0]] > _WRITTEN_OUT:
         return jnp.sum(array, axis=axis)
-    total = jax.lax.index_in_dim(array, 0, axes[0], keepdims=False)
-    for i in range(1, array.shape[axes[0]]):
-        total = total + jax.lax.index_in_dim(array, i, axes[0], keepdims=False)
-    return total
+    return _written_sum(array, axes[0])
 
 
 def _reached(factors: Sequence[Named], dim: Choice) -> tuple:
@@ -285,7 +309,6 @@ def draw(
     With `ancestors`, particle i draws from the tables of particle `ancestors[i]`. `lanes`
     are the dimensions along which draws are independent; `shape` knows their sizes.
     """
-    jnp = jax.numpy
     drawn: dict[Choice, Named] = {}
     for number, entry in enumerate(reversed(eliminated.joined)):
         if isinstance(entry, Tree):
@@ -389,8 +412,6 @@ def _pick_along(jnp: Any, table: Named, dim: Any, index: Named) -> Named:
             tuple(d for d in table.dims if d != dim),
         )
     if size <= _COMPARED:
-        import jax
-
         axis = table.dims.index(dim)
         kept = tuple(d for d in table.dims if d != dim)
         rows = [

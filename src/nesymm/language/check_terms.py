@@ -40,7 +40,9 @@ def split_clause(statement: Term) -> tuple[Term, Term | None]:
 
 
 def alternatives(head: Term) -> Iterable[Term]:
-    return head.args if is_op(head, ";") else (head,)
+    if not is_op(head, ";"):
+        return (head,)
+    return tuple(option for part in head.args for option in alternatives(part))
 
 
 def predicate_name(head: Term) -> str | None:

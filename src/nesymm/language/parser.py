@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from math import isinf
+from math import copysign, isinf
 from pathlib import Path
 from sys import intern
 from threading import Lock
@@ -256,6 +256,8 @@ class _Builder:
     def prefix(self, parts: list[Any]) -> Term:
         token, term = parts
         span = Span(self.source, token.start_pos, term.span.end)
+        if token == "-" and isinstance(term, Num) and copysign(1, term.value) > 0:
+            return Num(-term.value, span)  # `- 3` is the number
         return Struct(intern(str(token)), (term,), span)
 
     directive = prefix
@@ -373,10 +375,8 @@ _PLAIN = re.compile("[a-z][A-Za-z0-9_]*")
 
 
 def _flat(functor: str, parts: Sequence[Term]) -> tuple[Term, ...]:
-    flat: list[Term] = []
-    for part in parts:
-        if isinstance(part, Struct) and part.functor == functor and part.arity > 1:
-            flat.extend(part.args)
-        else:
-            flat.append(part)
-    return tuple(flat)
+    """`a, (b, c)` is `a, b, c`; as a term, `(a, b), c` is another one."""
+    *first, last = parts
+    if isinstance(last, Struct) and last.functor == functor and last.arity > 1:
+        return (*first, *last.args)
+    return tuple(parts)

@@ -105,9 +105,12 @@ def _written(term: Term) -> tuple[str, int]:
         case Struct("not", (arg,)):
             return f"not {_text(arg, _NEGATED)}", _NEGATED
         case Struct("-" | "+" as sign, (arg,)):
-            text = _text(arg, _SIGNED)
-            # A sign would melt into a number, and two signs are hard to read.
-            return sign + (text if text[0] not in "+-0123456789" else f"({text})"), _SIGNED
+            text, level = _written(arg)
+            # A sign would melt into a number, and two signs are hard to read. A bracket that
+            # the sign touches would end its argument.
+            if level > _SIGNED or text[0] in "+-0123456789(":
+                return f"{sign}({_text(arg, _NEGATED)})", _TIMED
+            return sign + text, _SIGNED
         case Struct("," | ";" as functor, (_, _, *_) as args):
             level = _BOTH if functor == "," else _EITHER
             inner = _NEGATED if functor == "," else _IMPLIES

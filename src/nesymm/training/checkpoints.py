@@ -73,21 +73,36 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str)
     """A tree like another, with other numbers."""
     dynamic, static = eqx.partition(like, eqx.is_array_like)
     leaves, treedef = jax.tree_util.tree_flatten_with_path(dynamic)
+    named = {f"{prefix}{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves}
+    _check_arrays(named, arrays, prefix, where)
     new: list[Any] = []
-    for path, leaf in leaves:
-        name = f"{prefix}{jax.tree_util.keystr(path)}"
-        if name not in arrays:
-            raise CheckpointError(f"{where} has no {name}; the networks or the program differ")
+    for name, leaf in named.items():
         value = arrays[name]
-        if value.shape != np.shape(leaf):
-            raise CheckpointError(
-                f"{where}: {name} has shape {value.shape}, the model needs {np.shape(leaf)}"
-            )
         if isinstance(leaf, jax.Array):
             new.append(jnp.asarray(value))
         else:
             new.append(value if isinstance(leaf, np.ndarray) else type(leaf)(value))
     return eqx.combine(jax.tree_util.tree_unflatten(treedef, new), static)
+
+
+def _check_arrays(
+    needed: dict[str, Any], arrays: dict[str, np.ndarray], prefix: str, where: str
+) -> None:
+    """Refuse arrays that are not those of the model, and name all of them."""
+    problems = [f"it has no {name}" for name in needed if name not in arrays]
+    problems += [
+        f"it has {name}, the model does not"
+        for name in arrays
+        if name.startswith(f"{prefix}[") and name not in needed
+    ]
+    problems += [
+        f"{name} has shape {arrays[name].shape}, the model needs {np.shape(leaf)}"
+        for name, leaf in needed.items()
+        if name in arrays and arrays[name].shape != np.shape(leaf)
+    ]
+    if problems:
+        told = "".join(f"\n  {p}" for p in problems)
+        raise CheckpointError(f"{where} does not fit; the networks or the program differ:{told}")
 
 
 # ---------------------------------------------------------------- models
@@ -117,11 +132,11 @@ def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
         raise CheckpointError(
             f"{where} belongs to another program; line {at + 1} was\n  {before}\nand is\n  {after}"
         )
-    if about["constants"] != now["constants"]:
-        raise CheckpointError(
-            f"{where} was trained with the constants {about['constants']}, the model has "
-            f"{now['constants']}"
-        )
+    was, is_now = about["constants"], now["constants"]
+    if was != is_now:
+        names = sorted(n for n in {**was, **is_now} if was.get(n) != is_now.get(n))
+        told = ", ".join(f"{n} was {was.get(n)} and is {is_now.get(n)}" for n in names)
+        raise CheckpointError(f"{where} was trained with other constants: {told}")
 
 
 def save_model(model: Model, path: str | Path) -> None:
@@ -156,12 +171,26 @@ def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
 class Checkpoints:
     """The checkpoints of a run: the last few, and the best."""
 
-    def __init__(self, folder: Path, model: Model, seed: int, keep: int):
+    def __init__(self, folder: Path, model: Model, seed: int, keep: int, batch_size: int):
+        if keep < 1:
+            raise NesymmError(f"keep: expected at least 1, received {keep}")
         self.folder = folder
         self.model = model
         self.seed = seed
         self.keep = keep
+        self.batch_size = batch_size
         folder.mkdir(parents=True, exist_ok=True)
+        # What a killed process was writing.
+        for partial in folder.glob(".*.safetensors.*.partial"):
+            partial.unlink()
+
+    def refuse_earlier(self) -> None:
+        """A new run would mix its files with those of another."""
+        if files := self._files():
+            raise CheckpointError(
+                f"{self.folder} has checkpoints of an earlier run, up to {files[-1].name}\n"
+                "  = help: `resume=True` goes on from there; a new run needs an empty folder"
+            )
 
     def save(self, state: Any, best: tuple[float, Any] | None) -> None:
         arrays = flatten(state.variables, "variables")
@@ -171,6 +200,7 @@ class Checkpoints:
         about = {
             **describe(self.model),
             "seed": self.seed,
+            "batch_size": self.batch_size,
             "epoch": state.epoch,
             "batch": state.batch,
             "losses": list(state.losses),
@@ -201,6 +231,11 @@ class Checkpoints:
         if about["seed"] != self.seed:
             raise CheckpointError(
                 f"{path} belongs to a run with seed {about['seed']}, this one has {self.seed}"
+            )
+        if about["batch"] and about["batch_size"] != self.batch_size:
+            raise CheckpointError(
+                f"{path} is within an epoch with batch_size {about['batch_size']}, "
+                f"this run has {self.batch_size}"
             )
         state = replace(
             like,

@@ -210,16 +210,19 @@ def fit(
     run = _Run(model, model._filter(method_for(plan.terms, method)), plan)
     variables = run.start()
     state = _State(variables, plan.tool.init(eqx.filter(variables, eqx.is_inexact_array)))
-    store = Checkpoints(Path(checkpoints), model, seed, keep) if checkpoints is not None else None
+    store: Checkpoints | None = None
+    if checkpoints is not None:
+        store = Checkpoints(Path(checkpoints), model, seed, keep, plan.batch_size)
     best: Best = None
     if store is not None and resume:
         state, best = store.restore(state)
+    elif store is not None:
+        store.refuse_earlier()
     update = run.step(plan.training, plan.batch_size)
-    stopped = "finished"
-    board = TensorBoard(log)
     done = state.epoch * plan.batches + state.batch
-    with Progress(epochs * plan.batches, done, progress) as bar:
-        while state.epoch < epochs:
+    with TensorBoard(log) as board, Progress(epochs * plan.batches, done, progress) as bar:
+        # A run that had stopped early and is resumed has nothing left to do.
+        while state.epoch < epochs and not is_stuck(state.history, patience):
             order = order_of(seed, state.epoch, plan.training.size)
             for number in range(state.batch, plan.batches):
                 rows = order[number * plan.batch_size : (number + 1) * plan.batch_size]
@@ -245,21 +248,24 @@ def fit(
             best = better(best, row, state.variables)
             if store is not None:
                 store.save(state, best)
-            if is_stuck(state.history, patience):
-                stopped = f"no better validation loss in {patience} epochs"
-                break
-    board.close()
-    chosen = best[1] if best is not None else state.variables
-    return Fitted(run.model_with(chosen), state.history, stopped)
+    return result(run, state, best, patience)
 
 
 Best = tuple[float, Any] | None
 
 
+def result(run: _Run, state: _State, best: Best, patience: int | None) -> Fitted:
+    """The best epoch of a run, or else the last, and why it ended."""
+    stuck = is_stuck(state.history, patience)
+    stopped = f"no better validation loss in {patience} epochs" if stuck else "finished"
+    chosen = best[1] if best is not None else state.variables
+    return Fitted(run.model_with(chosen), state.history, stopped)
+
+
 def better(best: Best, row: Mapping[str, float], variables: Any) -> Best:
     """The best epoch so far, where there is validation."""
     score = row.get("validation")
-    if score is None or (best is not None and not score < best[0]):
+    if score is None or np.isnan(score) or (best is not None and not score < best[0]):
         return best
     return score, variables
 
@@ -268,7 +274,7 @@ def is_stuck(history: list[dict[str, float]], patience: int | None) -> bool:
     """Whether the validation loss has not become better for so many epochs."""
     if patience is None or not history or "validation" not in history[-1]:
         return False
-    past = [h["validation"] for h in history]
+    past = np.nan_to_num([h["validation"] for h in history], nan=np.inf)
     return len(past) - 1 - int(np.argmin(past)) >= patience
 
 
@@ -293,7 +299,7 @@ def _refuse_infinite(
     if cause is not None:
         message += f"; {cause}"
     elif bad:
-        message += f"; not finite: slopes of {', '.join(bad)}"
+        message += f"; not finite: the slopes or the next values of {', '.join(bad)}"
     raise TrainingError(message, model, state.history)
 
 
@@ -404,7 +410,8 @@ class _Run:
             updates, optimizer = self.plan.tool.update(
                 slopes, optimizer, eqx.filter(variables, eqx.is_inexact_array)
             )
-            return eqx.apply_updates(variables, updates), optimizer, value, _sizes(slopes)
+            new = eqx.apply_updates(variables, updates)
+            return new, optimizer, value, _sizes(slopes, new)
 
         return update
 
@@ -461,10 +468,12 @@ def _known_mean(values: np.ndarray) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def _sizes(slopes: Trainable) -> dict[str, Any]:
-    """How large the slopes of parameters and networks are, to name one that is not finite."""
-    out = dict(slopes["parameters"])
-    for name, network in slopes["networks"].items():
-        leaves = [jnp.sum(jnp.abs(x)) for x in jax.tree.leaves(network)]
-        out[f"network {name}"] = sum(leaves) if leaves else jnp.zeros(())
-    return {n: jnp.sum(jnp.abs(v)) for n, v in out.items()}
+def _sizes(slopes: Trainable, new: Trainable) -> dict[str, Any]:
+    """How large slopes and new values are, by name, to tell one that is not finite."""
+    both = (slopes, eqx.filter(new, eqx.is_inexact_array))
+    out: dict[str, Any] = {}
+    for kind, prefix in (("parameters", ""), ("networks", "network ")):
+        for name in slopes[kind]:
+            leaves = jax.tree.leaves([tree[kind][name] for tree in both])
+            out[prefix + name] = sum((jnp.sum(jnp.abs(x)) for x in leaves), jnp.zeros(()))
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from nesymm.errors import NesymmError
@@ -30,6 +31,14 @@ class TensorBoard:
                 if name != "epoch":
                     self.writer.add_scalar(name, value, int(row["epoch"]))
 
-    def close(self) -> None:
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.writer is not None:
             self.writer.close()

@@ -27,8 +27,10 @@ from nesymm.training.fit import (
     make_plan,
     method_for,
     order_of,
+    result,
 )
 from nesymm.training.objectives import Objective, Term
+from nesymm.training.progress import Progress
 
 
 def fit_many(
@@ -47,8 +49,12 @@ def fit_many(
     patience: int | None = None,
     clip: float | None = None,
     horizon: int | None = None,
+    progress: bool = True,
 ) -> list[Fitted]:
-    """What `fit` gives for each seed. `networks` makes the networks that a seed starts from."""
+    """What `fit` gives for each seed. `networks` makes the networks that a seed starts from.
+
+    The bar shows the means over the seeds that still learn.
+    """
     if not seeds:
         raise NesymmError("seeds: expected at least one")
     plan = make_plan(
@@ -69,48 +75,42 @@ def fit_many(
     )
     update = eqx.filter_jit(eqx.filter_vmap(run.update(plan.training, plan.batch_size)))
     bests: list[Best] = [None] * len(seeds)
-    # Where a run has come to its end, and why; the others go on without it.
-    ended: dict[int, Fitted] = {}
-    for epoch in range(epochs):
-        orders = [order_of(s, epoch, plan.training.size) for s in seeds]
-        losses: list[np.ndarray] = []
-        for number in range(plan.batches):
-            here = slice(number * plan.batch_size, (number + 1) * plan.batch_size)
-            batches = [plan.training.rows(o[here]) for o in orders]
-            keys = jnp.stack([key_of(s, epoch, number) for s in seeds])
-            arrays, labels = _stack([b[0] for b in batches]), _stack([b[1] for b in batches])
-            variables, optimizers, loss, _ = update(variables, optimizers, arrays, labels, keys)
-            losses.append(np.asarray(loss))
-        for i, seed in enumerate(seeds):
-            if i in ended:
-                continue
-            mine = _lane(variables, i)
-            told = tuple(float(x[i]) for x in losses)
-            if not np.isfinite(told).all():
-                last = lanes[i]
-                raise TrainingError(
-                    f"the loss of seed {seed} is not finite in epoch {epoch}",
-                    run.model_with(last.variables),
-                    last.history,
-                )
-            state = replace(lanes[i], variables=mine, epoch=epoch, losses=told)
-            row = run.row(state, seed)
-            lanes[i] = replace(state, history=[*state.history, row])
-            bests[i] = better(bests[i], row, mine)
-            if is_stuck(lanes[i].history, patience):
-                ended[i] = _result(run, lanes[i], bests[i], patience)
-        if len(ended) == len(seeds):
-            break
-    return [
-        ended[i] if i in ended else _result(run, lanes[i], bests[i], None)
-        for i in range(len(seeds))
-    ]
-
-
-def _result(run: _Run, state: _State, best: Best, patience: int | None) -> Fitted:
-    chosen = best[1] if best is not None else state.variables
-    stopped = "finished" if patience is None else f"no better validation loss in {patience} epochs"
-    return Fitted(run.model_with(chosen), state.history, stopped)
+    with Progress(epochs * plan.batches, 0, progress) as bar:
+        for epoch in range(epochs):
+            # A run that has come to its end stays as it was; the others go on without it.
+            going = [i for i in range(len(seeds)) if not is_stuck(lanes[i].history, patience)]
+            if not going:
+                break
+            orders = [order_of(s, epoch, plan.training.size) for s in seeds]
+            losses: list[np.ndarray] = []
+            for number in range(plan.batches):
+                here = slice(number * plan.batch_size, (number + 1) * plan.batch_size)
+                batches = [plan.training.rows(o[here]) for o in orders]
+                keys = jnp.stack([key_of(s, epoch, number) for s in seeds])
+                arrays, labels = _stack([b[0] for b in batches]), _stack([b[1] for b in batches])
+                variables, optimizers, loss, _ = update(variables, optimizers, arrays, labels, keys)
+                losses.append(np.asarray(loss))
+                bar.step(float(losses[-1][going].mean()))
+            for i in going:
+                seed = seeds[i]
+                mine = _lane(variables, i)
+                told = tuple(float(x[i]) for x in losses)
+                if not np.isfinite(told).all():
+                    last = lanes[i]
+                    raise TrainingError(
+                        f"the loss of seed {seed} is not finite in epoch {epoch}, "
+                        f"batch {int(np.argmin(np.isfinite(told)))}\n"
+                        f"  = help: `fit(..., seed={seed})` says what it is due to",
+                        run.model_with(last.variables),
+                        last.history,
+                    )
+                state = replace(lanes[i], variables=mine, epoch=epoch, losses=told)
+                row = run.row(state, seed)
+                lanes[i] = replace(state, history=[*state.history, row])
+                bests[i] = better(bests[i], row, mine)
+            rows = [lanes[i].history[-1] for i in going]
+            bar.epoch({n: float(np.mean([r[n] for r in rows])) for n in rows[0]})
+    return [result(run, *lane, patience) for lane in zip(lanes, bests, strict=True)]
 
 
 def _stack(trees: list[Any]) -> Any:

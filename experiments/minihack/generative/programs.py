@@ -1,0 +1,109 @@
+"""Methods that are programs: the rules (`agent.nsl`) and the Deep-HMM (`deep_hmm.nsl`).
+
+Both are trained by the evidence lower bound. The background is drawn from its guide; where the
+agent is is summed out exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import nesymm
+from experiments.minihack.generative.networks import Decoder, Detector, Encoder, Moves, Scene
+from nesymm.filtering.data import prepare
+from nesymm.filtering.methods import ExactForward
+from nesymm.generation import Generated
+
+FOLDER = Path(__file__).parent
+EXACT = ExactForward(draws=1)
+
+
+def given_actions(actions: Any) -> np.ndarray:
+    """Actions [n, T-1] as the programs read them: that of step 0 leads nowhere."""
+    return np.pad(np.asarray(actions, int), ((0, 0), (1, 0)))
+
+
+@dataclass(frozen=True)
+class ProgramMethod:
+    """A program with its networks for one scene; `noise` is that of a pixel."""
+
+    name: str
+    scene: Scene
+    noise: float
+
+    # ------------------------------------------------------------ networks
+
+    @property
+    def rows(self) -> int:
+        """How many rows and columns the program tells apart, and the first of them."""
+        return self.scene.grid if self.name == "nesymm" else self.scene.side
+
+    def init(self, key: Any, usual: Any) -> dict[str, Any]:
+        """Fresh networks."""
+        keys = jax.random.split(key, 4)
+        ruled = self.name == "nesymm"
+        found: dict[str, Any] = {
+            "detector": Detector(self.rows, self.scene, usual, key=keys[0]),
+            "encoder": Encoder(self.scene, usual, key=keys[1]),
+            "decoder": Decoder(self.rows, int(ruled), self.scene, key=keys[2]),
+        }
+        return found if ruled else found | {"moves": Moves(self.rows, key=keys[3])}
+
+    @cached_property
+    def model(self) -> nesymm.Model:
+        """The program, compiled, without networks."""
+        path = FOLDER / ("agent.nsl" if self.name == "nesymm" else "deep_hmm.nsl")
+        constants = {"n": self.scene.grid, "pixels": self.scene.size, "noise": self.noise}
+        return nesymm.compile(path.read_text(), name=path.name, constants=constants)
+
+    def with_networks(self, networks: Mapping[str, Any]) -> nesymm.Model:
+        return replace(self.model, networks=dict(networks))
+
+    # ------------------------------------------------------------ learning
+
+    def loss(self, networks: Any, images: Any, actions: Any, key: Any) -> Any:
+        """The negative lower bound of sequences [n, T, 3, size, size], per pixel."""
+        n, frames = images.shape[:2]
+        blank = {
+            "first": np.zeros((n, *self.scene.shape), np.float32),
+            "image": np.zeros((n, frames, *self.scene.shape), np.float32),
+            "action": np.zeros((n, frames), int),
+        }
+        moves = jnp.pad(actions.astype(int), ((0, 0), (1, 0)))
+        arrays = {
+            "timed": {"image": (jnp.moveaxis(images, 1, 0),), "action": (moves.T,)},
+            "static": {"first": (images[:, 0],)},
+            "last": jnp.full(n, frames - 1),
+        }
+        found = self.model._filter(EXACT).estimate(
+            prepare(self.model.step, blank), arrays, {}, networks, key, "surrogate", True, True
+        )
+        return -jnp.mean(found.log_evidence) / images[0].size
+
+    # ------------------------------------------------------------ generating
+
+    def generate(
+        self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0
+    ) -> Generated:
+        """One trajectory with its pictures for each first picture and actions [n, T-1]."""
+        data = {"first": first, "action": given_actions(actions)}
+        return self.with_networks(networks).generate(data, method=EXACT, seed=seed)
+
+    def reconstruct(
+        self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0
+    ) -> np.ndarray:
+        """Pictures [n, T, 3, size, size] from the first ones and actions [n, T-1]."""
+        return self.generate(networks, first, actions, seed)["image"][:, 0]
+
+
+def positions(generated: Generated) -> np.ndarray:
+    """Rows and columns of a program's agent, [n, T, 2]."""
+    return np.stack([generated["agent.0"], generated["agent.1"]], axis=-1)[:, 0].astype(int)
