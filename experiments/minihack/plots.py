@@ -20,9 +20,16 @@ from nesymm.filtering.methods import RaoBlackwellised
 COMPASS = np.array([(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)])
 
 # Told apart by people who see colours differently (Okabe and Ito).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = {
+    "nesymm": "#D55E00",
+    "nesymm-exact": "#E69F00",
+    "transformer": "#0072B2",
+    "transformer-paper": "#56B4E9",
+    "deep-hmm": "#009E73",
+}
 PAPER_MARKS = {"Transformer": "^", "Deep-HMM": "s", "NeSy-MM": "D"}
 GREY = "#777777"
+WEIGHTED = "-weighted"
 
 
 def draw_all(trained: TrainedRules, records: dict[str, Any], out: Path) -> list[Path]:
@@ -48,10 +55,16 @@ def _figure(width: float, height: float, dpi: int = 150) -> Figure:
 # ---------------------------------------------------------------- accuracy
 
 
+def _rank(name: str) -> tuple[int, bool]:
+    """The methods in the order of their colours, each before its weighted version."""
+    return [*COLOURS].index(name.removesuffix(WEIGHTED)), name.endswith(WEIGHTED)
+
+
 def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
     """Balanced accuracy and F1 by setting: the paper's methods in grey, ours in colour."""
     figure = _figure(10, 6.5)
     places = np.arange(len(SETTINGS))
+    records = {n: records[n] for n in sorted(records, key=_rank)}
     shown = [*results.PAPER, *records]
     offsets = np.linspace(-0.3, 0.3, len(shown))
     axes = figure.subplots(2, 1, sharex=True)
@@ -62,8 +75,8 @@ def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
             ys = [told[s][column] for s in SETTINGS if s in told]
             mark = PAPER_MARKS[name]
             ax.plot(xs, ys, mark, color=GREY, mfc="white", label=f"{name} (paper)")
-        ours = zip(records.items(), offsets[len(results.PAPER) :], COLOURS, strict=False)
-        for (name, record), offset, colour in ours:
+        ours = zip(records.items(), offsets[len(results.PAPER) :], strict=True)
+        for (name, record), offset in ours:
             xs, ys, errors = [], [], []
             for place, setting in zip(places, SETTINGS, strict=True):
                 values = results.over_seeds(record, results.set_name(setting, part), metric)
@@ -72,7 +85,11 @@ def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
                     xs.append(place + offset)
                     ys.append(mean)
                     errors.append(np.nan_to_num(error))
-            ax.errorbar(xs, ys, errors, fmt="o", color=colour, capsize=3, label=name)
+            colour = COLOURS[name.removesuffix(WEIGHTED)]
+            fill = "white" if name.endswith(WEIGHTED) else colour
+            ax.errorbar(
+                xs, ys, errors, fmt="o", color=colour, mfc=fill, ms=5, capsize=2, label=name
+            )
         ax.set_ylabel(title)
         ax.grid(axis="y", color="#dddddd")
         ax.set_axisbelow(True)
