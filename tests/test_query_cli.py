@@ -176,6 +176,8 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "silent = {'net': fail}\n"
         "arguments = {'net': lambda: 1}\n"
         "few = {'net': lambda x: jnp.zeros(1)}\n"
+        "many = {'net': lambda x: jnp.zeros(3)}\n"
+        "nan = {'net': lambda x: jnp.full(2, jnp.nan)}\n"
     )
     (tmp_path / "broken_nets.py").write_text("networks = {}\n1 / 0\n")
     (tmp_path / "unreadable_nets.py").write_text("networks = {\n")
@@ -219,7 +221,10 @@ def test_mistakes_in_networks(write, modules: Path, place: str, message: str) ->
         (NEURAL, "arguments", "the network net failed: TypeError: "),
         (NEURAL, "few", "the network net gave outputs of shape (1,), 2 are needed\n"),
         (NORMAL, "shapes", "the network net failed: TypeError: dot_general requires"),
-        (NORMAL, "few", "the network net gave 1 outputs, 2 are needed\n"),
+        (NORMAL, "few", "the network net gave outputs of shape (1,), 2 are needed\n"),
+        (NORMAL, "many", "the network net gave outputs of shape (3,), 2 are needed\n"),
+        (NORMAL, "nan", "the network net gave NaN, which is not a number\n"),
+        (NORMAL_PAIR, "nan", "the network net gave NaN, which is not a number\n"),
         (NORMAL_PAIR, "silent", "the network net failed: RuntimeError ("),
     ],
 )

@@ -29,8 +29,9 @@ from nesymm.filtering.data import Sequences, prepare
 from nesymm.filtering.densities import draw_infinite, family_params
 from nesymm.filtering.evidence import Told, observed_type, seen, told
 from nesymm.filtering.filter import Filter
+from nesymm.filtering.loop import moment_of, past_tensors, to_arrays
 from nesymm.filtering.methods import Bootstrap
-from nesymm.filtering.particles import ParticleFilter, _moment, past_tensors, to_arrays
+from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.plan import places
 from nesymm.filtering.questions import Question
 from nesymm.filtering.state import LANES
@@ -270,7 +271,7 @@ class _Replay:
         plan = engine.first if at_first else engine.later
         program = engine.phases.first if at_first else engine.phases.later
         past = past_tensors(engine)
-        moment = _moment(self.sequences, arrays, slices, time, engine.real, past)
+        moment = moment_of(self.sequences, arrays, slices, time, engine.real, past)
         binding = engine.bind(parameters, networks, self.sequences.batch * self.count)
         axes = {s.name: s.axes for s in program.slots}
         slots = {}

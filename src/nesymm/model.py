@@ -283,9 +283,7 @@ class Model:
 
         return generate(self, self._filter(method), data, count, horizon, length, seed)
 
-    def explain(
-        self, generated: Generated, sequence: int = 0, trajectory: int = 0
-    ) -> list[Firing]:
+    def explain(self, generated: Generated, sequence: int = 0, trajectory: int = 0) -> list[Firing]:
         """The rules that fired along a generated trajectory, and why."""
         from nesymm.explanation import explain
 

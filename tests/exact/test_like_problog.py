@@ -165,6 +165,23 @@ PROGRAMS = {
         "p(X) :- G = q(X), call(G). q(1). 0.5::q(2). query(p(_)).",
         "0.0::a. 1.0::b. c :- \\+ a, b. query(a). query(b). query(c).",
     ],
+    "terms": [
+        # A sign before a number is part of it, a sign that touches a bracket is a functor.
+        "p(- 3). q :- p(-3). r :- p(-(3)). query(p(_)). query(q). query(r).",
+        "p(-(a)). p(-b). q :- p(-a). r :- p(-(b)). query(p(_)). query(q). query(r).",
+        "p(-(1, 2)). p(+(3)). p(+4). q :- p(1 - 2). query(p(_)). query(q).",
+        "p(X) :- X is -(3) ** 2. q(X) :- X is - 3 ** 2. r(X) :- Y = 2, X is -(Y) ^ 2 + -(5, 1)."
+        " query(p(_)). query(q(_)). query(r(_)).",
+        "p(Y) :- X = -(3), Y is X + 1. query(p(_)).",
+        LISTS + "p(L) :- sort([-(b), -a, -(1), -1, a - b, -(a, b)], L). query(p(_)).",
+        # Conjunctions as goals are flat, as terms they are not.
+        "0.5::a. 0.4::b. 0.3::c. p :- ((a, b), c). q :- ((a ; b) ; c). r :- \\+ ((a, b), c)."
+        " query(p). query(q). query(r).",
+        "p(((a, b), c)). q :- p((a, b, c)). r :- p(((a, b), c)). query(p(_)). query(q). query(r).",
+        "p((a, (b ; c))). p(((b ; c), a)). p((a ; b, c)). p(((a ; b) ; c)). query(p(_)).",
+        "p((a -> b)). p((a -> b ; c)). p((a -> b -> c)). p(((a -> b) -> c)). p((a, b -> c))."
+        " p(((a -> b), c)). query(p(_)).",
+    ],
 }  # fmt: skip
 
 

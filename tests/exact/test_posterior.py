@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -14,7 +15,7 @@ import scipy.stats
 
 import nesymm
 from nesymm.errors import NesymmError
-from nesymm.exact.posterior import Impossible
+from nesymm.exact.posterior import Forbidden, Impossible
 
 PAPER = Path(__file__).parent.parent.parent / "examples" / "paper"
 METHODS = ("enumerate", "circuit")
@@ -353,3 +354,58 @@ def test_query_strings_are_read_as_terms() -> None:
 def test_without_a_query_values_are_listed() -> None:
     found = nesymm.compile("d(X) ~ uniform_int(1, 2). e ~ uniform_int(3, 4).").infer().queries
     assert found == pytest.approx({"d(1)": 0.5, "d(2)": 0.5, "e(3)": 0.5, "e(4)": 0.5})
+
+
+def test_without_a_query_a_continuous_value_is_left_open() -> None:
+    found = nesymm.compile("x ~ normal(0, 1). 0.3::a.").infer()
+    assert found.queries == pytest.approx({"x(_)": 1.0, "a": 0.3})
+    assert found.probability("x(_)") == 1.0
+
+
+@pytest.mark.parametrize("method", ["enumerate", "circuit"])
+def test_answers_that_evidence_rules_out_are_listed(method: str) -> None:
+    source = """
+        1/3::d(I, 1); 1/3::d(I, 2); 1/3::d(I, 3) :- between(1, 2, I).
+        s(S) :- d(1, A), d(2, B), S is A * B.
+        big :- s(S), S > 5.
+        evidence(big).
+        query(s(_)).
+    """
+    found = nesymm.compile(source).infer(method=method).queries
+    # Products of two dice: 5, 7 and 8 are none.
+    expected = {"s(1)": 0, "s(2)": 0, "s(3)": 0, "s(4)": 0, "s(6)": 2 / 3, "s(9)": 1 / 3}
+    assert found == pytest.approx(expected)
+
+
+def test_a_parameter_out_of_range_is_located() -> None:
+    model = nesymm.compile("0.5::b.\nt(0.2)::a :- b. query(a).")
+    with pytest.raises(Forbidden, match=r"a must lie between 0 and 1, it is 1\.5\n --> .*:2:1\n"):
+        model.log_probability("a", parameters={"a": 1.5})
+
+
+def not_a_number(x: jax.Array) -> jax.Array:
+    return jnp.full(2, jnp.nan)
+
+
+def one_number(x: jax.Array) -> jax.Array:
+    return jnp.reshape(x, 1)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [(not_a_number, "net gave NaN"), (one_number, r"net gave outputs of shape \(1,\), 2 are")],
+)
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "x(X) ~ normal(net(Z)) :- z(Z). q :- x(X), z(Z), X > Z.",
+        "x(X) ~ categorical(net(Z), [a, b]) :- z(Z). q :- x(a).",
+        "x(X) ~ normal(net(1)). q :- x(X), z(Z), X > Z * Z.",
+    ],
+)
+def test_what_a_network_gives_is_checked_in_samples(
+    rules: str, network: Callable[[jax.Array], jax.Array], message: str
+) -> None:
+    source = f":- network(net, 2). z(Z) ~ normal(0, 1). {rules} query(q)."
+    with pytest.raises(NesymmError, match=message):
+        nesymm.compile(source, networks={"net": network}).infer(samples=10)

@@ -11,8 +11,8 @@ import numpy as np
 import nesymm
 from nesymm.filtering.data import prepare
 from nesymm.filtering.dims import cells
+from nesymm.filtering.loop import run, to_arrays
 from nesymm.filtering.methods import ExactForward
-from nesymm.filtering.particles import run, to_arrays
 
 RULES = Path(__file__).parents[2] / "examples" / "paper" / "discriminative.nsl"
 

@@ -11,8 +11,8 @@ import numpy as np
 import nesymm
 from nesymm.filtering.data import prepare
 from nesymm.filtering.dims import PARTICLE
+from nesymm.filtering.loop import run, to_arrays
 from nesymm.filtering.methods import RaoBlackwellised
-from nesymm.filtering.particles import run, to_arrays
 
 WALK = """
 :- input(push(D)@t, -1..1).

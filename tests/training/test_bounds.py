@@ -10,8 +10,8 @@ import pytest
 
 import nesymm
 from nesymm.filtering.data import prepare
+from nesymm.filtering.loop import to_arrays
 from nesymm.filtering.methods import ExactForward, Method, RaoBlackwellised
-from nesymm.filtering.particles import to_arrays
 from nesymm.training import ELBO, LogEvidence, fit
 
 # Two codes with one prior, a static one, and a walk; the guides are wrong on purpose.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,18 +13,18 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import nesymm
-from nesymm.training import fit
-from nesymm.training.checkpoints import CheckpointError, load_model, read, save_model
+from nesymm.training import Fitted, fit
+from nesymm.training.checkpoints import CheckpointError, _progress, load_model, read, save_model
 from nesymm.training.networks import MLP
 
 PROGRAM = """
 :- input(u(X)@t).
 :- network(net, 1).
-t(0.4)::x@0.
-x@t ~ bernoulli(net(X)) :- u(X)@t, t > 0.
+x@t ~ bernoulli(net(X)) :- u(X)@t.
 t(0.7)::o@t :- x@t.
 t(0.2)::o@t :- \\+ x@t.
 observe(o@t).
@@ -31,15 +32,18 @@ query(x@t).
 """
 
 
+KEY = jax.random.key(0)
+
+
 def make_model() -> nesymm.Model:
-    return nesymm.compile(PROGRAM, networks={"net": MLP(1, 1, 4, 1, key=jax.random.key(0))})
+    return nesymm.compile(PROGRAM, networks={"net": MLP(1, 1, 4, 1, key=KEY)})
 
 
 def make_data() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     return {
-        "u": rng.normal(size=(40, 4)),
-        "o": rng.integers(0, 2, size=(40, 4)),
+        "u": rng.normal(size=(40, 1)),
+        "o": rng.integers(0, 2, size=(40, 1)),
     }
 
 
@@ -52,39 +56,102 @@ def same(a: nesymm.Model, b: nesymm.Model) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(numbers(a), numbers(b), strict=True))
 
 
-OPTIONS = {"batch_size": 20, "method": "exact", "progress": False, "seed": 3}
+# Noisy enough that the best epoch is not the last.
+OPTIONS = {
+    "method": "exact", "batch_size": 8, "seed": 3, "progress": False, "patience": 3,
+    "optimizer": optax.adam(0.3), "validation": {k: v[:8] for k, v in make_data().items()},
+}  # fmt: skip
+EPOCHS = 4
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
-    whole = fit(make_model(), make_data(), epochs=4, **OPTIONS)
-    fit(make_model(), make_data(), epochs=2, checkpoints=tmp_path, **OPTIONS)
-    rest = fit(make_model(), make_data(), epochs=4, checkpoints=tmp_path, resume=True, **OPTIONS)
-    assert same(whole.model, rest.model)
-    assert whole.history == rest.history
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Fitted, Path]:
+    """A run that was never stopped, and all its checkpoints."""
+    folder = tmp_path_factory.mktemp("whole")
+    fitted = fit(
+        make_model(), make_data(), epochs=EPOCHS, checkpoints=folder, every=2, keep=100, **OPTIONS
+    )
+    return fitted, folder
 
 
-def test_a_killed_run_goes_on(tmp_path: Path) -> None:
+def upto(whole: tuple[Fitted, Path], last: str, folder: Path) -> Path:
+    """The checkpoints that a run had when it died: those up to one."""
+    for path in sorted(whole[1].glob("epoch-*"), key=_progress):
+        shutil.copy(path, folder)
+        if path.stem == last:
+            return folder
+    raise AssertionError(f"{last} was not written")
+
+
+def resume(folder: Path, **options: object) -> Fitted:
+    given = {**OPTIONS, "epochs": EPOCHS, "checkpoints": folder, "resume": True, **options}
+    return fit(make_model(), make_data(), **given)
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["epoch-000002", "epoch-000000-batch-000002", "epoch-000001-batch-000004", "epoch-000004"],
+)
+def test_a_resumed_run_is_the_uninterrupted_one(
+    whole: tuple[Fitted, Path], tmp_path: Path, last: str
+) -> None:
+    rest = resume(upto(whole, last, tmp_path))
+    assert same(whole[0].model, rest.model)
+    assert whole[0].history == rest.history
+
+
+def test_a_run_that_stopped_early_has_nothing_left_to_do(tmp_path: Path) -> None:
+    # Learning from the opposite of what it is judged by, it gets worse from the first epoch on.
+    opposite = {**make_data(), "o": 0 * make_data()["o"]}
+    options = {**OPTIONS, "patience": 1, "validation": {**opposite, "o": 1 + opposite["o"]}}
+    options |= {"epochs": 9, "checkpoints": tmp_path}
+    first = fit(make_model(), opposite, **options)
+    again = fit(make_model(), opposite, resume=True, **options)
+    assert first.stopped == again.stopped == "no better validation loss in 1 epochs"
+    assert first.history == again.history and len(first.history) == 2
+    assert same(first.model, again.model)
+
+
+def test_a_new_run_does_not_mix_with_an_earlier_one(
+    whole: tuple[Fitted, Path], tmp_path: Path
+) -> None:
+    folder = upto(whole, "epoch-000001-batch-000002", tmp_path)
+    with pytest.raises(CheckpointError, match=r"earlier run, up to epoch-000001-batch-000002"):
+        resume(folder, resume=False)
+    with pytest.raises(CheckpointError, match="with batch_size 8, this run has 5"):
+        resume(folder, batch_size=5)
+    with pytest.raises(CheckpointError, match="a run with seed 3, this one has 4"):
+        resume(folder, seed=4)
+    with pytest.raises(nesymm.NesymmError, match="keep: expected at least 1, received 0"):
+        resume(folder, keep=0)
+
+
+@pytest.mark.parametrize("every", [None, 2])
+def test_a_killed_run_goes_on(tmp_path: Path, every: int | None) -> None:
     """The process really dies, in the middle of whatever it is doing."""
+    options = {**OPTIONS, "patience": None}
     script = textwrap.dedent(f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_checkpoints import OPTIONS, fit, make_data, make_model
-        fit(make_model(), make_data(), epochs=10_000, checkpoints={str(tmp_path)!r}, **OPTIONS)
+        options = {{**OPTIONS, "patience": None, "epochs": 10_000, "every": {every}}}
+        fit(make_model(), make_data(), checkpoints={str(tmp_path)!r}, **options)
     """)
-    process = subprocess.Popen([sys.executable, "-c", script])
+    cache = {"JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir}
+    process = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **cache})
     deadline = time.monotonic() + 120
-    while len(list(tmp_path.glob("epoch-*.safetensors"))) < 2:
+    while len(list(tmp_path.glob("epoch-*.safetensors"))) < 3:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    last = sorted(tmp_path.glob("epoch-*.safetensors"))[-1]
-    epochs = read(last)[1]["epoch"] + 2
-    resumed = fit(
-        make_model(), make_data(), epochs=epochs, checkpoints=tmp_path, resume=True, **OPTIONS
-    )
-    whole = fit(make_model(), make_data(), epochs=epochs, **OPTIONS)
-    assert same(whole.model, resumed.model)
+    assert process.wait() == -signal.SIGKILL
+    last = max(tmp_path.glob("epoch-*.safetensors"), key=_progress)
+    options["epochs"] = read(last)[1]["epoch"] + 2
+    resumed = resume(tmp_path, **options)
+    uninterrupted = fit(make_model(), make_data(), **options)
+    assert same(uninterrupted.model, resumed.model)
+    assert uninterrupted.history == resumed.history
+    assert not list(tmp_path.glob(".*.partial"))
 
 
 def test_a_truncated_checkpoint_is_rejected(tmp_path: Path) -> None:
@@ -100,62 +167,75 @@ def test_a_truncated_checkpoint_is_rejected(tmp_path: Path) -> None:
     assert same(model, load_model(model, path))
 
 
+def test_a_checkpoint_of_a_run_truncated_anywhere_is_rejected(
+    whole: tuple[Fitted, Path], tmp_path: Path
+) -> None:
+    data = (whole[1] / "epoch-000004.safetensors").read_bytes()
+    path = tmp_path / "epoch-000004.safetensors"
+    for size in range(0, len(data), 10):
+        path.write_bytes(data[:size])
+        with pytest.raises(CheckpointError, match="not a whole checkpoint"):
+            read(path)
+
+
 def test_a_checkpoint_of_something_else_says_what_differs(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_model(make_model(), path)
-    with pytest.raises(CheckpointError, match=r"line 5 was\n  x@t"):
-        other = PROGRAM.replace("x@t ~ bernoulli(net(X)) :- u(X)@t, t > 0.", "0.5::x@t.")
+    with pytest.raises(CheckpointError, match=r"line 4 was\n  x@t ~ .*\nand is\n  0.5::x@t."):
+        other = PROGRAM.replace("x@t ~ bernoulli(net(X)) :- u(X)@t.", "0.5::x@t.")
         load_model(nesymm.compile(other), path)
-    wide = nesymm.compile(PROGRAM, networks={"net": MLP(1, 1, 8, 1, key=jax.random.key(0))})
-    with pytest.raises(CheckpointError, match="has shape"):
-        load_model(wide, path)
+
+    def built(width: int, depth: int) -> nesymm.Model:
+        return nesymm.compile(PROGRAM, networks={"net": MLP(1, 1, width, depth, key=KEY)})
+
+    with pytest.raises(CheckpointError, match=r"net.*weight has shape \(4, 1\), .* needs \(8, 1\)"):
+        load_model(built(8, 1), path)
+    with pytest.raises(CheckpointError, match=r"it has no .*net.*layers\[2\]"):
+        load_model(built(4, 2), path)
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         load_model(make_model(), tmp_path / "none.safetensors")
+    # A network of fewer layers of the same shapes.
+    save_model(built(1, 2), path)
+    less = built(1, 1)
+    with pytest.raises(CheckpointError, match=r"it has .*layers\[2\].*, the model does not"):
+        load_model(less, path)
+    load_model(less, path, check=False)
+    sized = nesymm.compile(":- const(n, 2). :- const(k, 1). 0.5::x(n, k). query(x(A, B)).")
+    save_model(sized, path)
+    with pytest.raises(CheckpointError, match="constants: n was what the program says, is 3$"):
+        load_model(sized.with_constants(n=3), path)
+    save_model(sized.with_constants(n=4), path)
+    with pytest.raises(CheckpointError, match="constants: n was 4, is 3$"):
+        load_model(sized.with_constants(n=3), path)
 
 
-def test_only_the_last_few_and_the_best_are_kept(tmp_path: Path) -> None:
-    data = make_data()
-    fit(make_model(), data, epochs=4, validation=data, checkpoints=tmp_path, keep=2, **OPTIONS)
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == ["best.safetensors", "epoch-000003.safetensors", "epoch-000004.safetensors"]
+def test_only_the_last_few_and_the_best_are_kept(
+    whole: tuple[Fitted, Path], tmp_path: Path
+) -> None:
+    resume(upto(whole, "epoch-000001", tmp_path), keep=2)
+    names = sorted(p.name for p in tmp_path.glob("epoch-*"))
+    assert names == ["epoch-000003.safetensors", "epoch-000004.safetensors"]
+    assert (whole[1] / "best.safetensors").exists()
 
 
-def test_a_run_goes_on_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
-    """Checkpoints every so many steps: what was lost is less than an epoch."""
-    options = {**OPTIONS, "batch_size": 8}
-    whole = fit(make_model(), make_data(), epochs=2, **options)
-    fit(make_model(), make_data(), epochs=2, checkpoints=tmp_path, every=2, keep=10, **options)
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert "epoch-000001-batch-000002.safetensors" in names
-    for name in ("epoch-000001-batch-000004.safetensors", "epoch-000002.safetensors"):
-        (tmp_path / name).unlink()
-    rest = fit(make_model(), make_data(), epochs=2, checkpoints=tmp_path, resume=True, **options)
-    assert same(whole.model, rest.model)
-    assert whole.history == rest.history
-
-
-def test_a_truncated_last_checkpoint_is_passed_over(tmp_path: Path) -> None:
-    whole = fit(make_model(), make_data(), epochs=3, checkpoints=tmp_path, **OPTIONS)
-    last = tmp_path / "epoch-000003.safetensors"
+def test_a_truncated_last_checkpoint_is_passed_over(
+    whole: tuple[Fitted, Path], tmp_path: Path
+) -> None:
+    last = upto(whole, "epoch-000004", tmp_path) / "epoch-000004.safetensors"
     last.write_bytes(last.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match=r"epoch-000003.* is not a whole checkpoint.*one before"):
-        again = fit(
-            make_model(), make_data(), epochs=3, checkpoints=tmp_path, resume=True, **OPTIONS
-        )
-    assert same(whole.model, again.model)
+    with pytest.warns(UserWarning, match=r"epoch-000004.* is not a whole checkpoint.*one before"):
+        again = resume(tmp_path)
+    assert same(whole[0].model, again.model)
     for path in tmp_path.iterdir():
         path.write_bytes(b"")
     with (
         pytest.warns(UserWarning, match="not a whole checkpoint"),
         pytest.raises(CheckpointError, match="no checkpoint in"),
     ):
-        fit(make_model(), make_data(), epochs=3, checkpoints=tmp_path, resume=True, **OPTIONS)
+        resume(tmp_path)
 
 
-def test_a_model_is_read_from_the_checkpoint_of_a_run(tmp_path: Path) -> None:
-    data = make_data()
-    fitted = fit(
-        make_model(), data, epochs=3, validation=data, checkpoints=tmp_path, **OPTIONS
-    )  # fmt: skip
-    found = load_model(make_model(), tmp_path / "epoch-000003.safetensors")
-    assert same(found, fitted.model)
+def test_a_model_is_read_from_the_checkpoint_of_a_run(whole: tuple[Fitted, Path]) -> None:
+    for name in ("epoch-000004", "best"):
+        found = load_model(make_model(), whole[1] / f"{name}.safetensors")
+        assert same(found, whole[0].model)

@@ -45,6 +45,7 @@ from nesymm.compiler.runtime import (
     atom_text,
     atoms_of,
     axes_of,
+    bare,
     count_variables,
     inside,
     key_of,
@@ -968,7 +969,7 @@ def _bindings(state: State) -> Any:
 
 
 def _computes(term: Any) -> bool:
-    return type(term) is Compound and (term.functor, len(term.args)) in FUNCTIONS
+    return type(term) is Compound and (bare(term.functor), len(term.args)) in FUNCTIONS
 
 
 __all__ = ["Answer", "Engine", "Host", "Split", "State", "Table"]

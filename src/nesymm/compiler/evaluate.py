@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from nesymm.compiler.algebra import is_const
 from nesymm.compiler.arithmetic import NotANumber, arithmetic, compute
 from nesymm.compiler.expr import TIME, Axis, Expr, make
-from nesymm.compiler.runtime import Compound, CondList, Cons, Text, V, as_expr, show
+from nesymm.compiler.runtime import Compound, CondList, Cons, Text, V, as_expr, bare, show
 from nesymm.compiler.step import InputDecl, Parameter
 from nesymm.compiler.types import BOOL, INF, Enum, Int, Real, Tensor, Type
 from nesymm.errors import Diagnostic, ProgramError, Span
@@ -74,7 +74,7 @@ class Evaluator:
             return self.parameter(term, span)
         if term.functor in self.networks:
             return self.network(term, span, timed)
-        op = FUNCTIONS.get((term.functor, len(term.args)))
+        op = FUNCTIONS.get((bare(term.functor), len(term.args)))
         if op is None:
             fail(
                 "E308",

@@ -22,7 +22,7 @@ from nesymm.compiler.runtime import (
     as_expr,
     atoms_of,
     axes_of,
-    functor_text,
+    bare,
     is_ground,
     is_operation,
     key_of,
@@ -373,7 +373,7 @@ def _shape(term: Any) -> tuple[tuple[int, str], tuple]:
     if type(term) is tuple and term:
         return (2, "."), (term[0], term[1:])
     if type(term) is Compound:
-        name = f"'{term.functor}'" if is_operation(term) else functor_text(term.functor)
+        name = f"'{term.functor}'" if is_operation(term) else quote(bare(term.functor))
         return (len(term.args), name), term.args
     return (0, "[]" if term == () else quote(term)), ()
 

@@ -437,7 +437,7 @@ def show(term: Any) -> str:
         if _is(term, "->"):
             left, right = (show(a) for a in term.args)
             return f"({left})->{right}" if _is(term.args[0], "->") else f"{left}->{right}"
-        return f"{functor_text(term.functor)}({','.join(show(a) for a in term.args)})"
+        return f"{quote(bare(term.functor))}({','.join(show(a) for a in term.args)})"
     if kind is V:
         return "_"
     return str(term)
@@ -468,9 +468,9 @@ def _priority(term: Any) -> int:
     return 0
 
 
-def functor_text(functor: str) -> str:
-    """The name of a term that is not written with an operator."""
-    return functor[0] if functor in ("-()", "+()") else quote(functor)
+def bare(functor: str) -> str:
+    """The name of a term's functor: `-` for that of `-(a)`, which is not that of `-a`."""
+    return functor[0] if functor in ("-()", "+()") else functor
 
 
 def quote(name: str) -> str:

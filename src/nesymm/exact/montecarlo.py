@@ -7,6 +7,7 @@ the density p(I | F) enters as a weight, normalised by its own sum.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from nesymm.distributions import FAMILIES
 from nesymm.exact.families import constrain, log_masses, sound
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, expand
-from nesymm.exact.weights import Given, network_output
+from nesymm.exact.weights import Given
 
 if TYPE_CHECKING:
     from nesymm.exact.posterior import Posterior, Solver
@@ -46,7 +47,7 @@ class _Sampler:
             network = self.given.networks[expr.data[0]]
             mapped = jax.vmap(network, in_axes=[0 if k.dims else None for k in keys])
             result = mapped(*(k.array for k in keys))
-            return Named(network_output(low.xp, expr, result, (self.n,)), (_PARTICLE,))
+            return Named(self.given.network_output(low.xp, expr, result, (self.n,)), (_PARTICLE,))
         return self.given.leaf(low, expr, keys)
 
     def _draw(self, low: Lowering, variable: RandomVariable) -> Named:
@@ -132,6 +133,7 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
     problem = solver.problem
     with jax.enable_x64(True):
         variables = {v.name: v for v in problem.step.variables}
+        given = replace(given, outputs=problem.weights.outputs)
         sampler = _Sampler(given, variables, samples, jax.random.key(seed))
         low = Lowering(jnp, sampler)
         for variable in problem.sampled:

@@ -304,7 +304,7 @@ class Problem:
 
     @cached_property
     def weights(self) -> Weights:
-        return Weights(self.encoding.sources)
+        return Weights(self.encoding.sources, dict(self.step.networks))
 
     @property
     def states(self) -> float:

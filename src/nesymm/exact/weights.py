@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from nesymm.compiler.algebra import is_const
 from nesymm.compiler.expr import Expr, leaves
 from nesymm.compiler.step import Param, RandomVariable
-from nesymm.compiler.types import Tensor
 from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError
 from nesymm.exact.families import constrain, interval_mass, log_density, log_masses, sound
@@ -29,6 +28,8 @@ class Given:
     networks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     drawn: Mapping[str, Any] = field(default_factory=dict)
+    # The shapes of what networks must give, where they are declared.
+    outputs: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
 
     def leaf(self, low: Lowering, expr: Expr, keys: tuple[Named, ...]) -> Named:
         match expr.op:
@@ -40,7 +41,7 @@ class Given:
             case "neural":
                 network = self._get("network", self.networks, expr.data[0])
                 result = low.xp.asarray(network(*(k.array for k in keys)))
-                return Named(network_output(low.xp, expr, result))
+                return Named(self.network_output(low.xp, expr, result))
             case "input":
                 name, column = expr.data
                 value = self._get("input", self.inputs, name)
@@ -59,36 +60,27 @@ class Given:
                 return Named(interval_mass(low.xp, family, params, first, last))
         raise TypeError(f"no value for `{expr.op}`")
 
+    def network_output(self, xp: Any, expr: Expr, result: Any, batch: tuple[int, ...] = ()) -> Any:
+        """What a network gave for a `neural` expression: one output, or all of them, behind
+        the dimensions of a batch."""
+        net, output = expr.data
+        if xp.issubdtype(result.dtype, xp.inexact) and known(xp.isnan(result).any()):
+            raise _gave_nan(net)
+        shape, needed = result.shape[len(batch) :], self.outputs.get(net)
+        # JAX would take the last output where there are too few.
+        if needed and shape[-1:] != needed[-1:] and math.prod(shape) != math.prod(needed):
+            wanted = "x".join(map(str, needed))
+            raise NesymmError(
+                f"the network {net} gave outputs of shape {tuple(shape)}, {wanted} are needed"
+            )
+        return result if output is None else result.reshape(*batch, -1)[..., output]
+
     def _get(self, kind: str, table: Mapping[str, Any], name: str) -> Any:
         if name not in table:
             raise NesymmError(
                 f"the {kind} {name} is not given (given: {', '.join(table) or 'none'})"
             )
         return table[name]
-
-
-def network_output(xp: Any, expr: Expr, result: Any, batch: tuple[int, ...] = ()) -> Any:
-    """What a network gave for a `neural` expression: one output, or all of them, behind the
-    dimensions of a batch."""
-    net, output = expr.data
-    if xp.issubdtype(result.dtype, xp.inexact) and known(xp.isnan(result).any()):
-        raise _gave_nan(net)
-    if output is None:
-        shape = result.shape[len(batch) :]
-        needed = expr.type.shape if isinstance(expr.type, Tensor) else None
-        if needed and shape[-1:] != needed[-1:] and math.prod(shape) != math.prod(needed):
-            wanted = "x".join(map(str, needed))
-            raise NesymmError(
-                f"the network {net} gave outputs of shape {tuple(shape)}, {wanted} are needed"
-            )
-        return result
-    flat = result.reshape(*batch, -1)
-    if output >= flat.shape[-1]:
-        # JAX would take the last one instead.
-        raise NesymmError(
-            f"the network {net} gave {flat.shape[-1]} outputs, {output + 1} are needed"
-        )
-    return flat[..., output]
 
 
 def _gave_nan(net: str) -> NesymmError:
@@ -111,7 +103,8 @@ def known(truth: Any, unless: bool = False) -> bool:
 class Weights:
     """Log-weights of all literals; constant ones are computed once."""
 
-    def __init__(self, sources: Sequence[Source]):
+    def __init__(self, sources: Sequence[Source], outputs: Mapping[str, tuple[int, ...] | None]):
+        self.outputs = outputs
         parts: list[np.ndarray] = []
         self.moving: list[tuple[int, int, Source]] = []
         start = 0
@@ -126,11 +119,11 @@ class Weights:
         self.constant = np.concatenate(parts) if parts else np.zeros(0)
 
     def __call__(self, given: Given, xp: Any = np, real: Any = np.float64) -> Any:
-        return self._row(Lowering(xp, given, real))
+        return self._row(Lowering(xp, replace(given, outputs=self.outputs), real))
 
     def with_slopes(self, given: Given, xp: Any, real: Any = np.float64) -> tuple[Any, Any]:
         """The weights, and weights to differentiate: those are off zero, so not exact."""
-        low = Lowering(xp, given, real)
+        low = Lowering(xp, replace(given, outputs=self.outputs), real)
         return self._row(low), self._row(low, floor=True)
 
     def refuse_nan(self, rows: np.ndarray) -> None:

@@ -19,8 +19,9 @@ from nesymm.filtering.data import Sequences, prepare
 from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.estimators import ESTIMATORS
 from nesymm.filtering.forward import ExactFilter
+from nesymm.filtering.loop import run, to_arrays
 from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
-from nesymm.filtering.particles import ParticleFilter, run, to_arrays
+from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.plan import tested_parameters
 from nesymm.filtering.questions import Question
 from nesymm.filtering.result import Failure, Filtered, FilterError, collect

@@ -19,6 +19,7 @@ from nesymm.compiler.step import Slot, StepProgram
 from nesymm.compiler.types import BOOL, Enum, Int
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
+from nesymm.filtering.binding import bind, everything
 from nesymm.filtering.bounds import Field, field_domain, field_types
 from nesymm.filtering.dims import Choice, cells, choices
 from nesymm.filtering.elimination import (
@@ -32,8 +33,8 @@ from nesymm.filtering.elimination import (
 )
 from nesymm.filtering.estimators import average
 from nesymm.filtering.evidence import Told
+from nesymm.filtering.loop import settle
 from nesymm.filtering.methods import ExactForward
-from nesymm.filtering.particles import _bind, everything, settle
 from nesymm.filtering.phases import phases, unroll, use_observed
 from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
 from nesymm.filtering.questions import Question, questions
@@ -173,7 +174,7 @@ class ExactFilter:
         return Settings(batch, self.draws, self.real, None, 0.0, False, exact, record)
 
     def bind(self, parameters: Any, networks: Any, calls: int) -> Binding:
-        return _bind((self.first, self.later), parameters, networks, 1 << 20)
+        return bind((self.first, self.later), parameters, networks, 1 << 20)
 
     def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
         """Evaluate the networks that see nothing but enumerated and static things: a decoder

@@ -22,7 +22,7 @@ from nesymm.compiler.types import Tensor
 from nesymm.errors import NesymmError
 from nesymm.filtering.data import DataError, Wanted, prepare, wanted
 from nesymm.filtering.filter import Filter
-from nesymm.filtering.particles import _dims, _moment, _widen, past_tensors
+from nesymm.filtering.loop import dims_of, moment_of, past_tensors, widen
 from nesymm.filtering.result import Failure, FilterError
 from nesymm.filtering.state import State
 from nesymm.language.program import AtLast
@@ -95,7 +95,7 @@ class Stream:
                 "static": static,
                 "last": jnp.full(self.batch, 2**31 - 1),
             }
-            moment = _moment(self.layout, arrays, slices, time, self.engine.real)
+            moment = moment_of(self.layout, arrays, slices, time, self.engine.real)
             calls = self.settings.batch * self.settings.particles
             binding = self.engine.bind(parameters, networks, calls)
             return self.engine.step(
@@ -117,7 +117,7 @@ class Stream:
             state = self._settle(outcome.state, slices, bound)
         else:
             outcome = self._later(self.state, slices, self._static, time, key, bound)
-            state = _widen(outcome.state, self._dims)
+            state = widen(outcome.state, self._dims)
         dead = np.flatnonzero(np.asarray(outcome.dead))
         if dead.size:
             raise FilterError(
@@ -150,7 +150,7 @@ class Stream:
             return step(state, slices, self._static, jnp.asarray(1), key, bound).state
 
         state = self.engine.settle(following, state)
-        self._dims = _dims(state)
+        self._dims = dims_of(state)
         return state
 
     def _slices(self, data: Mapping[str, Any]) -> dict[str, Any]:

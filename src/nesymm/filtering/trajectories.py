@@ -24,7 +24,8 @@ from nesymm.filtering.data import Sequences
 from nesymm.filtering.dims import BATCH, PARTICLE, Choice, choices
 from nesymm.filtering.elimination import draw, eliminate, pick_at
 from nesymm.filtering.forward import ExactFilter, ExactStep, draw_all
-from nesymm.filtering.particles import ParticleFilter, _moment, past_tensors, run
+from nesymm.filtering.loop import moment_of, past_tensors, run
+from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.plan import places
 from nesymm.filtering.state import LANES, Settings, normalise
 from nesymm.filtering.step import ParticleStep
@@ -98,7 +99,7 @@ def exact_trajectories(
     fields = _fields(engine, states.beliefs)
 
     def moment(time: Any, slices: Any) -> Any:
-        return _moment(sequences, arrays, slices, time, engine.real, past)
+        return moment_of(sequences, arrays, slices, time, engine.real, past)
 
     def end_here(above: list[Any], beliefs: list[Named], time: Any) -> dict[Choice, Named]:
         """The state after a step: from above, or drawn afresh where the sequence ends."""

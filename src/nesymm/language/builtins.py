@@ -94,10 +94,6 @@ FUNCTIONS: dict[tuple[str, int], str] = {
     ("**", 2): "pow",
     ("^", 2): "pow",
     ("-", 1): "neg",
-    # Terms of another form than `a + b`, with the same value: `+(a, b)`, `-(a, b)`, `-(a)`.
-    ("+()", 2): "add",
-    ("-()", 2): "sub",
-    ("-()", 1): "neg",
     ("abs", 1): "abs",
     ("sqrt", 1): "sqrt",
     ("exp", 1): "exp",

@@ -69,12 +69,15 @@ def flatten(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     return {f"{prefix}{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
 
 
-def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str) -> Any:
-    """A tree like another, with other numbers."""
+def unflatten(
+    like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str, all_of_them: bool = True
+) -> Any:
+    """A tree like another, with other numbers: by default with all that the file has."""
     dynamic, static = eqx.partition(like, eqx.is_array_like)
     leaves, treedef = jax.tree_util.tree_flatten_with_path(dynamic)
     named = {f"{prefix}{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves}
-    _check_arrays(named, arrays, prefix, where)
+    spare = [n for n in arrays if n.startswith(f"{prefix}[") and n not in named]
+    _check_arrays(named, arrays, spare if all_of_them else [], where)
     new: list[Any] = []
     for name, leaf in named.items():
         value = arrays[name]
@@ -86,15 +89,11 @@ def unflatten(like: Any, arrays: dict[str, np.ndarray], prefix: str, where: str)
 
 
 def _check_arrays(
-    needed: dict[str, Any], arrays: dict[str, np.ndarray], prefix: str, where: str
+    needed: dict[str, Any], arrays: dict[str, np.ndarray], spare: list[str], where: str
 ) -> None:
     """Refuse arrays that are not those of the model, and name all of them."""
     problems = [f"it has no {name}" for name in needed if name not in arrays]
-    problems += [
-        f"it has {name}, the model does not"
-        for name in arrays
-        if name.startswith(f"{prefix}[") and name not in needed
-    ]
+    problems += [f"it has {name}, the model does not" for name in spare]
     problems += [
         f"{name} has shape {arrays[name].shape}, the model needs {np.shape(leaf)}"
         for name, leaf in needed.items()
@@ -135,7 +134,10 @@ def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
     was, is_now = about["constants"], now["constants"]
     if was != is_now:
         names = sorted(n for n in {**was, **is_now} if was.get(n) != is_now.get(n))
-        told = ", ".join(f"{n} was {was.get(n)} and is {is_now.get(n)}" for n in names)
+        default = "what the program says"
+        told = ", ".join(
+            f"{n} was {was.get(n, default)}, is {is_now.get(n, default)}" for n in names
+        )
         raise CheckpointError(f"{where} was trained with other constants: {told}")
 
 
@@ -156,13 +158,13 @@ def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
         check_fits(about, model, str(path))
     if "epoch" not in about:
         like = {"parameters": model.parameters, "networks": dict(model.networks)}
-        found = unflatten(like, arrays, "", str(path))
+        found = unflatten(like, arrays, "", str(path), check)
         return replace(model, parameters=found["parameters"], networks=found["networks"])
     # A checkpoint of a run has free numbers: those of its best epoch, or else the last.
     prefix = "variables" if about["best"] is None else "best"
     numbers = {n: jnp.asarray(v) for n, v in free(model.step, model.parameters).items()}
     like = {"parameters": numbers, "networks": dict(model.networks)}
-    found = unflatten(like, arrays, prefix, str(path))
+    found = unflatten(like, arrays, prefix, str(path), check)
     values = bound(model.step, found["parameters"])
     parameters = {n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()}
     return replace(model, parameters=parameters, networks=found["networks"])

@@ -16,8 +16,8 @@ import optax
 from nesymm.errors import NesymmError
 from nesymm.filtering.data import Sequences, prepare
 from nesymm.filtering.filter import Filter, Slopes
+from nesymm.filtering.loop import to_arrays
 from nesymm.filtering.methods import Auto, Bootstrap, Method, RaoBlackwellised
-from nesymm.filtering.particles import to_arrays
 from nesymm.filtering.result import Failure
 from nesymm.model import Model
 from nesymm.parameters import bound, free

@@ -1,0 +1,3 @@
+"""Learning compiles much and computes little: the tests here share what is compiled."""
+
+from compilation import shared_compilation  # noqa: F401
