@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compilation import shared_compilation  # noqa: F401
 from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
@@ -78,11 +79,9 @@ schedule = "cosine"
 weight_decay = 0.001
 """
 RAIN = """
-0.3::rain@0.
 0.7::rain@t :- rain@(t-1).
-0.2::rain@t :- not rain@(t-1).
+0.2::rain@t.
 0.9::umbrella@t :- rain@t.
-0.1::umbrella@t :- not rain@t.
 observe(umbrella@t).
 query(rain@t).
 query(rain@T).

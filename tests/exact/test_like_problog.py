@@ -165,7 +165,7 @@ PROGRAMS = {
         "p(X) :- G = q(X), call(G). q(1). 0.5::q(2). query(p(_)).",
         "0.0::a. 1.0::b. c :- \\+ a, b. query(a). query(b). query(c).",
     ],
-    "terms": [
+    "signs and brackets": [
         # A sign before a number is part of it, a sign that touches a bracket is a functor.
         "p(- 3). q :- p(-3). r :- p(-(3)). query(p(_)). query(q). query(r).",
         "p(-(a)). p(-b). q :- p(-a). r :- p(-(b)). query(p(_)). query(q). query(r).",

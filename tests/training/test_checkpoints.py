@@ -202,10 +202,10 @@ def test_a_checkpoint_of_something_else_says_what_differs(tmp_path: Path) -> Non
     load_model(less, path, check=False)
     sized = nesymm.compile(":- const(n, 2). :- const(k, 1). 0.5::x(n, k). query(x(A, B)).")
     save_model(sized, path)
-    with pytest.raises(CheckpointError, match="constants: n was what the program says, is 3$"):
+    with pytest.raises(CheckpointError, match=r"constants: n was what the program says, is 3$"):
         load_model(sized.with_constants(n=3), path)
     save_model(sized.with_constants(n=4), path)
-    with pytest.raises(CheckpointError, match="constants: n was 4, is 3$"):
+    with pytest.raises(CheckpointError, match=r"constants: n was 4, is 3$"):
         load_model(sized.with_constants(n=3), path)
 
 

@@ -58,8 +58,8 @@ def paired(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 
 def test_both_engines_learn_the_same() -> None:
-    data = simulate(400, 6, seed=0)
-    test = {"o": simulate(400, 6, seed=1)["o"]}
+    data = simulate(400, 10, seed=0)
+    test = {"o": simulate(400, 10, seed=1)["o"]}
     model = nesymm.compile(HMM)
     reached = []
     for method in (ExactForward(), RaoBlackwellised(particles=30)):
@@ -80,16 +80,16 @@ def test_both_engines_learn_the_same() -> None:
 
 
 def test_a_query_loss_learns_from_labels_where_there_are_some() -> None:
-    data = simulate(300, 3, seed=2)
+    data = simulate(300, 1, seed=2)
     data["last"][::2] = np.nan
-    model = nesymm.compile(HMM)
+    model = nesymm.compile(COIN)
     terms = (LogEvidence(weight=0.1), QueryLoss("x@T", "last"))
     fitted = fit(
         model, data, objective=terms, method="exact", epochs=10, optimizer=optax.adam(0.05),
         progress=False,
     )  # fmt: skip
     assert fitted.history[-1]["loss"] < fitted.history[0]["loss"]
-    test = simulate(300, 3, seed=3)
+    test = simulate(300, 1, seed=3)
 
     def losses(m: nesymm.Model) -> np.ndarray:
         p = m.filter({"o": test["o"]}, method="exact").final["x@T"]

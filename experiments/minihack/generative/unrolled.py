@@ -61,7 +61,7 @@ def unrolled_program(grid: int, horizon: int) -> str:
 def unrolled_cost(grid: int, horizon: int) -> Cost:
     begun = time.perf_counter()
     model = nesymm.compile(unrolled_program(grid, horizon))
-    answer = model.infer(method="enumerate").probabilities["corner"]
+    answer = model.infer(method="enumerate").probability("corner")
     return Cost(horizon, time.perf_counter() - begun, float(answer))
 
 

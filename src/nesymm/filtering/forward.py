@@ -7,7 +7,7 @@ variables and its evidence, and moves the mass from previous to next fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from nesymm.compiler.step import Slot, StepProgram
 from nesymm.compiler.types import BOOL, Enum, Int
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
+from nesymm.filtering.beliefs import Partition, maximum, merge, partition, regroup, scatter
 from nesymm.filtering.binding import bind, everything
 from nesymm.filtering.bounds import Field, field_domain, field_types
 from nesymm.filtering.dims import Choice, cells, choices
@@ -51,8 +52,6 @@ from nesymm.filtering.state import (
 )
 from nesymm.filtering.step import ParticleStep
 from nesymm.filtering.world import Binding, Moment, Tables, call_network, lift_key, log_truth
-
-Partition = tuple[frozenset[Choice], ...]
 
 
 class ExactFilter:
@@ -210,14 +209,14 @@ class ExactFilter:
 
     def settle(self, function: Callable[[State], State], state: State) -> State:
         """Join the tables that will have to be joined, so that all steps look alike."""
-        self.partition = _partition(state.beliefs)
+        self.partition = partition(state.beliefs)
         while True:
             after = jax.eval_shape(function, state)
-            merged = _merge(self.partition, _partition(after.beliefs))
+            merged = merge(self.partition, partition(after.beliefs))
             if merged == self.partition:
                 break
             self.partition = merged
-            state = replace(state, beliefs=_regroup(state.beliefs, merged))
+            state = replace(state, beliefs=regroup(state.beliefs, merged))
         return settle(function, state)
 
 
@@ -255,100 +254,6 @@ def _carried(both: Any, infinite: set[str]) -> set[str]:
         if kept == names:
             return names
         names = kept
-
-
-# ---------------------------------------------------------------- tables of the belief
-
-
-def _partition(beliefs: Sequence[Named]) -> Partition:
-    return tuple(
-        sorted((frozenset(choices(b.dims)) for b in beliefs), key=lambda s: sorted(map(repr, s)))
-    )
-
-
-def _merge(a: Partition, b: Partition) -> Partition:
-    groups: list[set[Choice]] = []
-    for part in (*a, *b):
-        together = set(part)
-        apart = []
-        for group in groups:
-            if group & together:
-                together |= group
-            else:
-                apart.append(group)
-        groups = [*apart, together]
-    return tuple(sorted((frozenset(g) for g in groups), key=lambda s: sorted(map(repr, s))))
-
-
-def _regroup(beliefs: Sequence[Named], partition: Partition) -> list[Named]:
-    out = []
-    for part in partition:
-        if cells(tuple(part)) > MAX_CELLS:
-            raise TooLarge(sorted(part, key=repr))
-        mine = [b for b in beliefs if set(choices(b.dims)) & part]
-        table = add(jnp, mine)
-        dims = (
-            *sorted(part, key=repr),
-            *(d for d in union([table.dims]) if not isinstance(d, Choice)),
-        )
-        shape = [
-            d.size
-            if isinstance(d, Choice)
-            else next(b.array.shape[b.dims.index(d)] for b in mine if d in b.dims)
-            for d in dims
-        ]
-        out.append(Named(jnp.broadcast_to(expand(jnp, table, dims), shape), dims))
-    return out
-
-
-def maximum(jnp: Any, array: Any, axis: Any) -> Any:
-    return jnp.max(array, axis=axis)
-
-
-def scatter(
-    table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice], best: bool = False
-) -> Named:
-    """Sum a log-table over the choices in `gone`, each cell into its place in the targets.
-
-    With `best`, the largest cell counts in place of the sum.
-    """
-    kept = tuple(d for d in table.dims if d not in gone)
-    sizes = tuple(d.size for d in gone)
-    news = tuple(new for new, _ in targets)
-    # One number for the places along all targets.
-    index = Named(jnp.zeros((), jnp.int32))
-    for new, position in targets:
-        index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, position)
-    total_size = cells(news)
-    if total_size > MAX_CELLS:
-        raise TooLarge(news)
-    lined = expand(jnp, table, (*gone, *kept))
-    where = expand(jnp, index, (*gone, *kept))
-    # Previous choices that the place depends on stay apart, though the mass is the same.
-    shape = jnp.broadcast_shapes(lined.shape, where.shape, (*sizes, *(1,) * len(kept)))
-    rows = cells(tuple(gone))
-    flat = jnp.broadcast_to(lined, shape).reshape(rows, *shape[len(gone) :])
-    top = jax.lax.stop_gradient(jnp.max(flat, axis=0, keepdims=True))
-    top = jnp.where(jnp.isfinite(top), top, 0.0)
-    mass = jnp.exp(flat - top)
-    if best:
-        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
-        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
-        at = (place, *(o[None] for o in others))
-        empty = jnp.full((total_size, *flat.shape[1:]), -jnp.inf, flat.dtype)
-        log = empty.at[at].max(flat)
-        return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
-    if set(index.dims) <= set(gone):
-        place = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
-        total = jax.ops.segment_sum(mass, place, num_segments=total_size)
-    else:
-        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
-        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
-        at = (place, *(o[None] for o in others))
-        total = jnp.zeros((total_size, *flat.shape[1:]), mass.dtype).at[at].add(mass)
-    positive = total > 0
-    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + top
-    return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
 
 
 class ExactStep(ParticleStep):
@@ -462,8 +367,8 @@ class ExactStep(ParticleStep):
             if not choices(lone.dims):
                 total = apply(jnp, jnp.add, total, lone)
         if self.engine.partition is not None:
-            merged = _merge(self.engine.partition, _partition(beliefs))
-            beliefs = _regroup(beliefs, merged)
+            merged = merge(self.engine.partition, partition(beliefs))
+            beliefs = regroup(beliefs, merged)
         out = []
         for table in beliefs:
             norm = reduce(

@@ -1,0 +1,206 @@
+"""Trains methods, scores them all in the same way, and keeps the records."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.minihack.generative import figures as drawing
+from experiments.minihack.generative import unrolled
+from experiments.minihack.generative.classifier import (
+    Classifier,
+    load_classifier,
+    train_classifier,
+)
+from experiments.minihack.generative.data import PIXELS, Dataset, load
+from experiments.minihack.generative.metrics import Scores, accuracies, score
+from experiments.minihack.generative.networks import Scene
+from experiments.minihack.generative.programs import ProgramMethod, positions
+from experiments.minihack.generative.training import (
+    Method,
+    Plan,
+    load_networks,
+    networks_of,
+    save_networks,
+    train,
+)
+from experiments.minihack.generative.transformer import Transformer
+from nesymm.errors import NesymmError
+
+FOLDER = Path(__file__).parent
+METHODS = ("nesymm", "deep-hmm", "transformer")
+STEPS = {"nesymm": 3000, "deep-hmm": 3000, "transformer": 10_000}
+RATES = {"nesymm": 0.02, "deep-hmm": 0.02, "transformer": 0.001}
+SMALL = 4  # pixels along a cell
+
+
+def tell(line: str) -> None:
+    """Progress goes beside the results."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def scene_of(options: argparse.Namespace) -> Scene:
+    return Scene(options.grid, SMALL if options.small else PIXELS[options.grid])
+
+
+def make(name: str, scene: Scene) -> Method:
+    # A cell says as much about where the agent is whatever its number of pixels.
+    noise = 0.05 * scene.pixels
+    return Transformer(scene, 0.1) if name == "transformer" else ProgramMethod(name, scene, noise)
+
+
+def plan_of(name: str, options: argparse.Namespace) -> Plan:
+    steps = options.steps if options.steps is not None else STEPS[name]
+    return Plan(options.seeds, steps, options.batch, RATES[name])
+
+
+def file_name(name: str, scene: Scene) -> str:
+    return f"N{scene.grid}-{scene.pixels}px-{name}"
+
+
+# ---------------------------------------------------------------- scores
+
+
+def classifier_of(scene: Scene, folder: Path) -> Classifier:
+    """The location classifier; trained where there is none yet."""
+    path = folder / "weights" / f"{file_name('classifier', scene)}.safetensors"
+    if not path.exists():
+        tell("the location classifier is trained")
+        train_classifier(load(f"N{scene.grid}train"), scene).save(path)
+    return load_classifier(path, scene)
+
+
+def scores_of(method: Method, networks: Any, data: Dataset, judge: Classifier) -> Scores:
+    """Reconstruction from first pictures and actions, a few hundred sequences at a time."""
+    pixels, size = method.scene.pixels, 250
+    parts = []
+    for k in range(0, len(data), size):
+        rows = Dataset(
+            data.cells[k : k + size],
+            data.tiles,
+            data.actions[k : k + size],
+            data.agent[k : k + size],
+        )
+        truth = rows.frames(pixels)
+        drawn = method.reconstruct(networks, truth[:, 0], rows.actions, seed=k)
+        parts.append(score(drawn, truth, judge(drawn), rows.agent))
+    weights = np.array([p.n for p in parts])
+
+    def mean(name: str) -> float:
+        return float(np.average([getattr(p, name) for p in parts], weights=weights))
+
+    return Scores(mean("error"), mean("accuracy"), mean("sequence_accuracy"), int(weights.sum()))
+
+
+def record_of(
+    method: Method, networks: Any, data: Dataset, judge: Classifier
+) -> dict[str, float | int]:
+    told: dict[str, Any] = scores_of(method, networks, data, judge).to_json()
+    if isinstance(method, ProgramMethod):
+        some = data.first(100)
+        first = some.frames(method.scene.pixels)[:, 0]
+        found = positions(method.generate(networks, first, some.actions))
+        # Where the program thinks it is. Its names of cells are the true ones only for the rules.
+        told["symbolic_accuracy"] = accuracies(found, some.agent)[0]
+    truth = data.frames(method.scene.pixels) if len(data) <= 100 else None
+    sample = truth if truth is not None else data.first(100).frames(method.scene.pixels)
+    told["classifier_accuracy"] = accuracies(judge(sample), data.agent[: len(sample)])[0]
+    return told
+
+
+# ---------------------------------------------------------------- commands
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    scene = scene_of(options)
+    data, test = load(f"N{scene.grid}train"), load(f"N{scene.grid}test")
+    if options.test is not None:
+        test = test.first(options.test)
+    told: dict[str, Any] = {}
+    for name in options.methods:
+        method, plan = make(name, scene), plan_of(name, options)
+        stem = file_name(name, scene)
+        checkpoint = options.folder / "checkpoints" / f"{stem}.safetensors"
+        progress = train(method, data, plan, checkpoint, options.minutes, tell)
+        if progress.step < plan.steps:
+            told[name] = {"steps": progress.step, "of": plan.steps}
+            continue
+        judge = classifier_of(scene, options.folder)
+        scores = {}
+        for index, seed in enumerate(plan.seeds):
+            networks = networks_of(progress, index)
+            save_networks(
+                options.folder / "weights" / f"{stem}-{seed}.safetensors", method, networks
+            )
+            scores[str(seed)] = record_of(method, networks, test, judge)
+            tell(f"{name}, seed {seed}: {scores[str(seed)]}")
+        record = {
+            "command": " ".join(["python -m experiments.minihack.generative", *sys.argv[1:]]),
+            "device": jax.devices()[0].device_kind,
+            "steps": plan.steps,
+            "batch": plan.batch,
+            "train_seconds_all_seeds": progress.seconds,
+            "losses": progress.losses,
+            "seeds": scores,
+        }
+        path = options.folder / "results" / f"{stem}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+        told[name] = scores
+    return told
+
+
+def trained(name: str, scene: Scene, folder: Path, seed: int) -> tuple[Method, Any]:
+    method = make(name, scene)
+    path = folder / "weights" / f"{file_name(name, scene)}-{seed}.safetensors"
+    if not path.exists():
+        raise NesymmError(f"there are no weights {path}; use `run` first")
+    return method, load_networks(path, method)
+
+
+def evaluate(options: argparse.Namespace) -> dict[str, Any]:
+    scene = scene_of(options)
+    data = load(options.data or f"N{scene.grid}test")
+    if data.grid != scene.grid:
+        raise NesymmError(f"the data have a grid of {data.grid}, expected {scene.grid}")
+    if options.test is not None:
+        data = data.first(options.test)
+    method, networks = trained(options.method, scene, options.folder, options.seed)
+    return record_of(method, networks, data, classifier_of(scene, options.folder))
+
+
+def figures(options: argparse.Namespace) -> dict[str, Any]:
+    scene = scene_of(options)
+    test = load(f"N{scene.grid}test")
+    ready = {}
+    for name in METHODS:
+        try:
+            ready[name] = trained(name, scene, options.folder, options.seed)
+        except NesymmError as error:
+            tell(str(error))
+    if "nesymm" not in ready:
+        raise NesymmError("there are no weights of nesymm to draw; use `run --methods nesymm`")
+    first = test.first(1).frames(scene.pixels)[0, 0]
+    path = drawing.compare(ready, first, options.out)
+    method, networks = ready["nesymm"]
+    assert isinstance(method, ProgramMethod)
+    told = drawing.constrained(method, networks, test, options.out)
+    return {"actions": str(path), "constraints": told}
+
+
+def horizon(options: argparse.Namespace) -> dict[str, Any]:
+    grid = options.grid
+    static = [unrolled.unrolled_cost(grid, t) for t in range(1, options.longest + 1)]
+    moving = [unrolled.filter_cost(grid, t) for t in (1, 2, 4, 8, 16, 100, 1000)]
+    unrolled.draw(static, moving, options.out / "horizon.png")
+    return {
+        "grid": grid,
+        "unrolled": [c.to_json() for c in static],
+        "filter": [c.to_json() for c in moving],
+    }

@@ -1,0 +1,106 @@
+"""Tables of a belief: which fields stand in one table, and how mass moves to the next fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from nesymm.exact.named import Named, apply, expand, union
+from nesymm.filtering.dims import Choice, cells, choices
+from nesymm.filtering.elimination import MAX_CELLS, TooLarge, add
+
+Partition = tuple[frozenset[Choice], ...]
+
+
+def partition(beliefs: Sequence[Named]) -> Partition:
+    return tuple(
+        sorted((frozenset(choices(b.dims)) for b in beliefs), key=lambda s: sorted(map(repr, s)))
+    )
+
+
+def merge(a: Partition, b: Partition) -> Partition:
+    groups: list[set[Choice]] = []
+    for part in (*a, *b):
+        together = set(part)
+        apart = []
+        for group in groups:
+            if group & together:
+                together |= group
+            else:
+                apart.append(group)
+        groups = [*apart, together]
+    return tuple(sorted((frozenset(g) for g in groups), key=lambda s: sorted(map(repr, s))))
+
+
+def regroup(beliefs: Sequence[Named], partition: Partition) -> list[Named]:
+    out = []
+    for part in partition:
+        if cells(tuple(part)) > MAX_CELLS:
+            raise TooLarge(sorted(part, key=repr))
+        mine = [b for b in beliefs if set(choices(b.dims)) & part]
+        table = add(jnp, mine)
+        dims = (
+            *sorted(part, key=repr),
+            *(d for d in union([table.dims]) if not isinstance(d, Choice)),
+        )
+        shape = [
+            d.size
+            if isinstance(d, Choice)
+            else next(b.array.shape[b.dims.index(d)] for b in mine if d in b.dims)
+            for d in dims
+        ]
+        out.append(Named(jnp.broadcast_to(expand(jnp, table, dims), shape), dims))
+    return out
+
+
+def maximum(jnp: Any, array: Any, axis: Any) -> Any:
+    return jnp.max(array, axis=axis)
+
+
+def scatter(
+    table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice], best: bool = False
+) -> Named:
+    """Sum a log-table over the choices in `gone`, each cell into its place in the targets.
+
+    With `best`, the largest cell counts in place of the sum.
+    """
+    kept = tuple(d for d in table.dims if d not in gone)
+    sizes = tuple(d.size for d in gone)
+    news = tuple(new for new, _ in targets)
+    # One number for the places along all targets.
+    index = Named(jnp.zeros((), jnp.int32))
+    for new, position in targets:
+        index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, position)
+    total_size = cells(news)
+    if total_size > MAX_CELLS:
+        raise TooLarge(news)
+    lined = expand(jnp, table, (*gone, *kept))
+    where = expand(jnp, index, (*gone, *kept))
+    # Previous choices that the place depends on stay apart, though the mass is the same.
+    shape = jnp.broadcast_shapes(lined.shape, where.shape, (*sizes, *(1,) * len(kept)))
+    rows = cells(tuple(gone))
+    flat = jnp.broadcast_to(lined, shape).reshape(rows, *shape[len(gone) :])
+    top = jax.lax.stop_gradient(jnp.max(flat, axis=0, keepdims=True))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    mass = jnp.exp(flat - top)
+    if best:
+        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
+        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
+        at = (place, *(o[None] for o in others))
+        empty = jnp.full((total_size, *flat.shape[1:]), -jnp.inf, flat.dtype)
+        log = empty.at[at].max(flat)
+        return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
+    if set(index.dims) <= set(gone):
+        place = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
+        total = jax.ops.segment_sum(mass, place, num_segments=total_size)
+    else:
+        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
+        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
+        at = (place, *(o[None] for o in others))
+        total = jnp.zeros((total_size, *flat.shape[1:]), mass.dtype).at[at].add(mass)
+    positive = total > 0
+    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + top
+    return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
