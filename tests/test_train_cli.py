@@ -82,6 +82,7 @@ RAIN = """
 0.7::rain@t :- rain@(t-1).
 0.2::rain@t.
 0.9::umbrella@t :- rain@t.
+0.1::umbrella@t.
 observe(umbrella@t).
 query(rain@t).
 query(rain@T).

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from experiments.minihack import results
-from experiments.minihack.data import load
-from experiments.minihack.methods import Method, Trained
+from experiments.minihack.data import FURTHER, load
+from experiments.minihack.methods import Method, Reloadable, Setting, Trained
 from experiments.minihack.metrics import DEATH_WEIGHT, Scores, score, weighted
 from nesymm.errors import NesymmError
 
@@ -53,7 +53,7 @@ class Job:
     method: str
     seed: int
     epochs: int | None = None
-    parts: tuple[str, ...] = ("test", "test_large")
+    parts: tuple[str, ...] = tuple(results.PARTS)
     folder: Path = results.FOLDER
     weights: Path = WEIGHTS
     progress: bool = True
@@ -82,32 +82,41 @@ def make(name: str, epochs: int | None = None, weights: Path = WEIGHTS) -> Metho
 
 
 def run(job: Job) -> None:
-    """Fits, scores and writes the record."""
+    """Fits (or reads what was fitted before), scores what is not scored yet, writes the record."""
+    method = make(job.method, job.epochs, job.weights)
+    before = results.seeds(job.method, job.folder).get(job.seed)
+    path = job.weights / f"{job.method}-{job.seed}.safetensors"
+    if before is not None and path.exists() and isinstance(method, Reloadable):
+        trained = method.load(path)
+        record = {name: value for name, value in before.items() if name != "scores"}
+    else:
+        trained, record = fit(method, job, path)
+    for name, scores in evaluate(method, trained, job).items():
+        scored = {data: s.to_json() for data, s in scores.items()}
+        results.add(name, job.seed, {**record, "scores": scored}, job.folder)
+
+
+def fit(method: Method, job: Job, path: Path) -> tuple[Trained, dict[str, Any]]:
+    """Fits, keeps the weights, and says what it took."""
     import jax
 
-    method = make(job.method, job.epochs, job.weights)
     started = time.perf_counter()
     with placed(job.fit_on):
         trained = method.fit(load("N10T10E1train"), load("N10T10E1valid"), job.seed, job.progress)
     seconds = time.perf_counter() - started
     fitted = job.method not in READS_WEIGHTS
     if fitted:
-        job.weights.mkdir(parents=True, exist_ok=True)
-        trained.save(job.weights / f"{job.method}-{job.seed}.safetensors")
-    memory = peak_memory()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        trained.save(path)
     record = {
         "command": job.command,
         "fit_seconds": seconds if fitted else None,
-        "peak_memory_mb": memory if fitted else peak_memory(),
+        "peak_memory_mb": peak_memory(),
         "parameters": trained.parameters_count,
         "device": jax.devices(job.fit_on)[0].device_kind,
     }
     chance = getattr(trained, "hit_chance", None)
-    if chance is not None:
-        record["hit_chance"] = chance
-    for name, scores in evaluate(method, trained, job).items():
-        scored = {"scores": {data: s.to_json() for data, s in scores.items()}}
-        results.add(name, job.seed, {**record, **scored}, job.folder)
+    return trained, record if chance is None else {**record, "hit_chance": chance}
 
 
 def placed(kind: str | None) -> AbstractContextManager[Any]:
@@ -130,9 +139,11 @@ def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, 
     if job.method in WEIGHTED:
         weights[f"{job.method}-weighted"] = DEATH_WEIGHT
     found: dict[str, dict[str, Scores]] = {name: {} for name in weights}
-    for setting in method.settings():
-        for part in job.parts:
+    for part in job.parts:
+        for setting in settings_of(method, part):
             name = results.set_name(setting, part)
+            if name in results.scored(job.method, job.seed, job.folder):
+                continue
             data = load(name)
             probabilities = trained.probabilities(data, job.seed)
             for version, weight in weights.items():
@@ -142,6 +153,24 @@ def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, 
                     told = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
                     print(f"{version}, seed {job.seed}, {name}: {told}", flush=True)
     return found
+
+
+def finished(job: Job) -> bool:
+    """Whether all that is asked for is on record."""
+    method = make(job.method, job.epochs, job.weights)
+    wanted = {results.set_name(s, part) for part in job.parts for s in settings_of(method, part)}
+    return wanted <= results.scored(job.method, job.seed, job.folder)
+
+
+def settings_of(method: Method, part: str) -> tuple[Setting, ...]:
+    """The settings of a part that a method can be used on."""
+    told = method.settings()
+    if part != results.FURTHER:
+        return told
+    # A method that is not bound to the grid of the training set goes on to any grid.
+    bound = {grid for grid, _, _ in told} == {10}
+    several = any(enemies > 1 for _, _, enemies in told)
+    return tuple(s for s in FURTHER if (s[0] == 10 or not bound) and (s[2] == 1 or several))
 
 
 def peak_memory() -> float:
@@ -155,7 +184,7 @@ def run_all(jobs: Iterable[Job], tell: Callable[[str], None] = print) -> bool:
     well = True
     context = multiprocessing.get_context("spawn")
     for job in jobs:
-        if job.seed in results.finished(job.method, job.folder):
+        if finished(job):
             tell(f"{job.method}, seed {job.seed}: finished before")
             continue
         process = context.Process(target=run, args=(job,))

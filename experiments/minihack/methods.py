@@ -7,7 +7,7 @@ validation sets, and asks what was fitted for a probability of death per traject
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -57,3 +57,10 @@ class Method(Protocol):
     def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> Trained:
         """Fits on `train`. Whatever is chosen is chosen on `validation`."""
         ...
+
+
+@runtime_checkable
+class Reloadable(Protocol):
+    """A method that can read what was fitted before."""
+
+    def load(self, path: str | Path) -> Trained: ...

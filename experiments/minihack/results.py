@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.minihack import data
 from experiments.minihack.methods import SETTINGS, Setting
 
 FOLDER = Path(__file__).parent / "results"
@@ -46,12 +47,17 @@ PAPER: dict[str, dict[Setting, tuple[float, float]]] = {
 }  # fmt: skip
 
 METRICS = {"balanced_accuracy": ("Balanced accuracy (%)", 2), "f1": ("F1", 3)}
-PARTS = {"test": "1,000 trajectories per setting, as in the paper", "test_large": "larger sets"}
+FURTHER = "further"
+PARTS = {
+    "test": "1,000 trajectories per setting, as in the paper",
+    "test_large": "larger sets",
+    FURTHER: "beyond the paper, 1,000 trajectories per setting",
+}
 
 
 def set_name(setting: Setting, part: str) -> str:
     grid, frames, enemies = setting
-    return f"N{grid}T{frames}E{enemies}{part}"
+    return f"N{grid}T{frames}E{enemies}{'test' if part == FURTHER else part}"
 
 
 def path_of(method: str, folder: Path = FOLDER) -> Path:
@@ -69,22 +75,29 @@ def _rank(name: str) -> tuple[int, str]:
     return (0 if name.startswith("nesymm") else 1), name
 
 
-def finished(method: str, folder: Path = FOLDER) -> set[int]:
-    """The seeds that need not be run again."""
+def seeds(method: str, folder: Path = FOLDER) -> dict[int, dict[str, Any]]:
+    """The record of each seed of a method."""
     path = path_of(method, folder)
-    return {int(s) for s in json.loads(path.read_text())["seeds"]} if path.exists() else set()
+    found = json.loads(path.read_text())["seeds"] if path.exists() else {}
+    return {int(seed): record for seed, record in found.items()}
+
+
+def scored(method: str, seed: int, folder: Path = FOLDER) -> set[str]:
+    """The data sets on record for a seed."""
+    return set(seeds(method, folder).get(seed, {}).get("scores", {}))
 
 
 def add(method: str, seed: int, record: dict[str, Any], folder: Path = FOLDER) -> None:
-    """Writes the record of one seed beside those of the others."""
+    """Writes the record of one seed beside those of the others; its scores are added."""
     path = path_of(method, folder)
     folder.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         # Seeds may be run side by side: one writes at a time.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        before = json.loads(path.read_text())["seeds"] if path.exists() else {}
-        seeds = {**before, str(seed): record}
-        whole = {"method": method, "seeds": {s: seeds[s] for s in sorted(seeds, key=int)}}
+        known = seeds(method, folder)
+        scores = {**known.get(seed, {}).get("scores", {}), **record["scores"]}
+        known[seed] = {**record, "scores": scores}
+        whole = {"method": method, "seeds": {str(s): known[s] for s in sorted(known)}}
         partial = path.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(json.dumps(whole, indent=1) + "\n")
         partial.replace(path)
@@ -106,9 +119,19 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     """Markdown: the paper's Tables 3 and 4 with our numbers beside them, and what they cost."""
     text = []
     for part, about in PARTS.items():
+        if not any(len(over_seeds(r, n, "f1")) for r in records.values() for n in _sets(part)):
+            continue
         for metric in METRICS:
             text += [f"## {METRICS[metric][0]}, {about}", "", *_table(records, part, metric), ""]
     return "\n".join([*text, "## Cost", "", *_costs(records)]) + "\n"
+
+
+def _settings(part: str) -> tuple[Setting, ...]:
+    return data.FURTHER if part == FURTHER else SETTINGS
+
+
+def _sets(part: str) -> list[str]:
+    return [set_name(setting, part) for setting in _settings(part)]
 
 
 def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[str]:
@@ -116,7 +139,7 @@ def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[s
     column = list(METRICS).index(metric)
     heads = ["N", "T", "E", *(f"{m} (paper)" for m in PAPER), *records]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
-    for setting in SETTINGS:
+    for setting in _settings(part):
         cells = [str(x) for x in setting]
         for paper in PAPER.values():
             cells.append(f"{paper[setting][column]:.2f}" if setting in paper else "–")

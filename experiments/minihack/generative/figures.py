@@ -75,7 +75,7 @@ def constrained(
     told = []
     for name, (constraint, actions) in cases.items():
         model = constraint.added_to(method.with_networks(networks))
-        given: dict[str, Any] = {"first": first}
+        given: dict[str, Any] = method.given(first)
         if actions is not None:
             given["action"] = given_actions(actions)
         horizon = None if actions is not None else len(WALLED)

@@ -36,7 +36,7 @@ from nesymm.errors import NesymmError
 FOLDER = Path(__file__).parent
 METHODS = ("nesymm", "deep-hmm", "transformer")
 STEPS = {"nesymm": 3000, "deep-hmm": 3000, "transformer": 10_000}
-RATES = {"nesymm": 0.02, "deep-hmm": 0.02, "transformer": 0.001}
+RATES = {"nesymm": 0.01, "deep-hmm": 0.01, "transformer": 0.001}
 SMALL = 4  # pixels along a cell
 
 
@@ -50,9 +50,7 @@ def scene_of(options: argparse.Namespace) -> Scene:
 
 
 def make(name: str, scene: Scene) -> Method:
-    # A cell says as much about where the agent is whatever its number of pixels.
-    noise = 0.05 * scene.pixels
-    return Transformer(scene, 0.1) if name == "transformer" else ProgramMethod(name, scene, noise)
+    return Transformer(scene) if name == "transformer" else ProgramMethod(name, scene)
 
 
 def plan_of(name: str, options: argparse.Namespace) -> Plan:

@@ -1,6 +1,7 @@
 """The networks. All look at a picture cell by cell: a room of NetHack is made of square tiles.
 
-None is told which cell is which: that is learned.
+None is told which cell is which: that is learned. (With rectified units instead of `silu`, most
+runs were stuck in a picture without an agent.)
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Reader(eqx.Module):
 
     def __call__(self, picture: Any) -> Any:
         news = CONTRAST * (picture - jax.lax.stop_gradient(self.usual))
-        return self.head(jnp.ravel(jax.nn.relu(self.cells(news))))
+        return self.head(jnp.ravel(jax.nn.silu(self.cells(news))))
 
 
 class Detector(eqx.Module):
@@ -103,7 +104,7 @@ class Tiles(eqx.Module):
 
     def __call__(self, features: Any) -> Any:
         side, p = features.shape[-1], self.pixels
-        colours = jnp.einsum("of,fyx->oyx", self.paint.weight, jax.nn.relu(features))
+        colours = jnp.einsum("of,fyx->oyx", self.paint.weight, jax.nn.silu(features))
         tiles = (colours + self.paint.bias[:, None, None]).reshape(3, p, p, side, side)
         return jax.nn.sigmoid(tiles.transpose(0, 3, 1, 4, 2).reshape(3, side * p, side * p))
 
@@ -127,7 +128,9 @@ class Decoder(eqx.Module):
         shape = (features, scene.side, scene.side)
         self.rows = 0.1 * jax.random.normal(keys[0], (rows, *shape))
         self.columns = 0.1 * jax.random.normal(keys[1], (rows, *shape))
-        self.scenery = eqx.nn.MLP(2, features * scene.side**2, width, 2, key=keys[2])
+        self.scenery = eqx.nn.MLP(
+            2, features * scene.side**2, width, 2, activation=jax.nn.silu, key=keys[2]
+        )
         self.tiles = Tiles(features, scene.pixels, key=keys[3])
         self.lowest = lowest
 
@@ -155,5 +158,5 @@ class Moves(eqx.Module):
         one_hot = jax.nn.one_hot
         x = jnp.concatenate([one_hot(r, self.rows), one_hot(c, self.rows), one_hot(action, 4)])
         for layer in self.layers[:-1]:
-            x = jax.nn.relu(layer(x))
+            x = jax.nn.silu(layer(x))
         return self.layers[-1](x).reshape(self.rows, self.rows)

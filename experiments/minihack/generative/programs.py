@@ -33,11 +33,19 @@ def given_actions(actions: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ProgramMethod:
-    """A program with its networks for one scene; `noise` is that of a pixel."""
+    """A program with its networks for one scene."""
 
     name: str
     scene: Scene
-    noise: float
+
+    def noise(self, progress: Any) -> Any:
+        """Of a pixel, from the beginning (0) to the end of training (1).
+
+        In much noise many walks explain the pictures, and what the walls do to them decides; with
+        little noise from the start, the first walk that is found somewhat right is never left.
+        A cell says as much whatever its number of pixels.
+        """
+        return 0.025 * self.scene.pixels * 10 ** jnp.maximum(0.0, 1 - 2 * progress)
 
     # ------------------------------------------------------------ networks
 
@@ -61,7 +69,7 @@ class ProgramMethod:
     def model(self) -> nesymm.Model:
         """The program, compiled, without networks."""
         path = FOLDER / ("agent.nsl" if self.name == "nesymm" else "deep_hmm.nsl")
-        constants = {"n": self.scene.grid, "pixels": self.scene.size, "noise": self.noise}
+        constants = {"n": self.scene.grid, "pixels": self.scene.size}
         return nesymm.compile(path.read_text(), name=path.name, constants=constants)
 
     def with_networks(self, networks: Mapping[str, Any]) -> nesymm.Model:
@@ -69,24 +77,29 @@ class ProgramMethod:
 
     # ------------------------------------------------------------ learning
 
-    def loss(self, networks: Any, images: Any, actions: Any, key: Any) -> Any:
-        """The negative lower bound of sequences [n, T, 3, size, size], per pixel."""
+    def loss(self, networks: Any, images: Any, actions: Any, key: Any, progress: Any) -> Any:
+        """The negative lower bound of sequences [n, T, 3, size, size], per pixel.
+
+        It is scaled such that a difference of pixels counts the same in all noise.
+        """
+        noise = self.noise(progress)
         n, frames = images.shape[:2]
         blank = {
             "first": np.zeros((n, *self.scene.shape), np.float32),
             "image": np.zeros((n, frames, *self.scene.shape), np.float32),
             "action": np.zeros((n, frames), int),
+            "noise": np.ones(n),
         }
         moves = jnp.pad(actions.astype(int), ((0, 0), (1, 0)))
         arrays = {
             "timed": {"image": (jnp.moveaxis(images, 1, 0),), "action": (moves.T,)},
-            "static": {"first": (images[:, 0],)},
+            "static": {"first": (images[:, 0],), "noise": (jnp.full(n, noise),)},
             "last": jnp.full(n, frames - 1),
         }
         found = self.model._filter(EXACT).estimate(
             prepare(self.model.step, blank), arrays, {}, networks, key, "surrogate", True, True
         )
-        return -jnp.mean(found.log_evidence) / images[0].size
+        return -(noise**2) * jnp.mean(found.log_evidence) / images[0].size
 
     # ------------------------------------------------------------ generating
 
@@ -94,8 +107,12 @@ class ProgramMethod:
         self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0
     ) -> Generated:
         """One trajectory with its pictures for each first picture and actions [n, T-1]."""
-        data = {"first": first, "action": given_actions(actions)}
+        data = {**self.given(first), "action": given_actions(actions)}
         return self.with_networks(networks).generate(data, method=EXACT, seed=seed)
+
+    def given(self, first: np.ndarray) -> dict[str, np.ndarray]:
+        """What the program must be told: first pictures [n, 3, size, size], and the noise."""
+        return {"first": first, "noise": np.full(len(first), float(self.noise(1.0)))}
 
     def reconstruct(
         self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0

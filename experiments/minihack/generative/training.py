@@ -39,8 +39,8 @@ class Method(Protocol):
         """Fresh networks; `usual` is the mean of the first pictures."""
         ...
 
-    def loss(self, networks: Any, images: Any, actions: Any, key: Any) -> Any:
-        """One number for a batch, differentiable in the networks."""
+    def loss(self, networks: Any, images: Any, actions: Any, key: Any, progress: Any) -> Any:
+        """One number for a batch, differentiable in the networks; `progress` goes from 0 to 1."""
         ...
 
     def reconstruct(
@@ -58,8 +58,8 @@ class Plan:
     seeds: tuple[int, ...] = (0,)
     steps: int = 1500
     batch: int = 16
-    rate: float = 0.02
-    detector_rate: float = 0.2
+    rate: float = 0.01
+    detector_rate: float = 0.3
     chunk: int = 50  # steps a call
 
 
@@ -89,7 +89,10 @@ def optimizer_of(plan: Plan) -> optax.GradientTransformation:
         )
 
     def adam(factor: float) -> optax.GradientTransformation:
-        return optax.adam(optax.cosine_decay_schedule(factor * plan.rate, plan.steps))
+        half = plan.steps // 2
+        constant = optax.constant_schedule(factor * plan.rate)
+        falling = optax.cosine_decay_schedule(factor * plan.rate, max(1, plan.steps - half))
+        return optax.adam(optax.join_schedules([constant, falling], [half]))
 
     return optax.multi_transform({"fast": adam(1.0), "slow": adam(plan.detector_rate)}, labels)
 
@@ -121,7 +124,7 @@ def train(
         rows = jax.random.randint(key, (plan.batch,), 0, len(data))
         images = render(cells[rows], tiles, jnp)
         loss, slopes = eqx.filter_value_and_grad(method.loss)(
-            networks, images, actions[rows], jax.random.fold_in(key, 1)
+            networks, images, actions[rows], jax.random.fold_in(key, 1), number / plan.steps
         )
         updates, state = optimizer.update(slopes, state)
         return (eqx.apply_updates(networks, updates), state), loss

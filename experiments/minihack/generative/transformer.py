@@ -80,13 +80,13 @@ class Transformer:
     """The method."""
 
     scene: Scene
-    noise: float
+    noise: float = 0.1
     name: str = "transformer"
 
     def init(self, key: Any, usual: Any) -> Painter:
         return Painter(self.scene, usual, key=key)
 
-    def loss(self, networks: Painter, images: Any, actions: Any, key: Any) -> Any:
+    def loss(self, networks: Painter, images: Any, actions: Any, key: Any, progress: Any) -> Any:
         """The negative lower bound of sequences [n, T, 3, size, size], per pixel."""
 
         def one(pictures: Any, moves: Any, key: Any) -> Any:
