@@ -1,0 +1,220 @@
+"""The generative experiment: pictures, scores, rules, constraints, and a training in small."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.minihack.game import EAST, MOVES, SOUTH, Game
+from experiments.minihack.generative import data as pictures
+from experiments.minihack.generative import unrolled
+from experiments.minihack.generative.__main__ import main
+from experiments.minihack.generative.constraints import Constraint, obeys, right_part
+from experiments.minihack.generative.data import GRIDS, SPLITS, load, render, shrink
+from experiments.minihack.generative.metrics import accuracies, reconstruction_error
+from experiments.minihack.generative.networks import Scene
+from experiments.minihack.generative.programs import EXACT, ProgramMethod, positions
+from experiments.minihack.generative.training import Plan, networks_of, train, usual_picture
+from experiments.minihack.generative.transformer import Transformer
+from nesymm.errors import NesymmError
+
+SCENE = Scene(5, 1)
+
+
+@pytest.fixture(scope="module")
+def method() -> ProgramMethod:
+    return ProgramMethod("nesymm", SCENE)
+
+
+# ---------------------------------------------------------------- data
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_the_agent_walks_as_the_rules_say(name: str) -> None:
+    split, data = SPLITS[name], load(name)
+    assert data.cells.shape == (split.count, 10, split.grid + 2, split.grid + 2)
+    assert data.agent[:, 0].min() == 1
+    assert data.agent[:, 0].max() == split.grid - 1  # as the paper's authors draw them
+    before, after = data.agent[:, :-1].astype(int), data.agent[:, 1:].astype(int)
+    assert (after == np.clip(before + MOVES[data.actions], 1, split.grid)).all()
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_the_picture_shows_the_agent_and_the_stairs_where_it_began(grid: int) -> None:
+    data = load(f"N{grid}valid")
+    agent, stairs = 0, 8  # the tiles in the order of their glyphs
+    found = np.argwhere(data.cells == agent)
+    assert (found[:, 2:] == data.agent.reshape(-1, 2)).all()
+    shown = np.argwhere(data.cells == stairs)
+    assert (shown[:, 2:] == data.agent[shown[:, 0], 0]).all()
+
+
+def test_a_picture_is_made_of_tiles() -> None:
+    data = load("N5valid").first(2)
+    frames = data.frames(8)
+    small = shrink(data.tiles, 8)
+    for (n, t, row, column), tile in np.ndenumerate(data.cells):
+        y, x = 8 * row, 8 * column
+        assert np.array_equal(frames[n, t, :, y : y + 8, x : x + 8], small[tile])
+    corner = data.tiles[3, 0, :2, :2].mean() / 255
+    assert small[3, 0, 0, 0] == pytest.approx(corner)
+    assert np.array_equal(render(jnp.asarray(data.cells), jnp.asarray(small), jnp), frames)
+    with pytest.raises(NesymmError, match="a divisor of 16, received 5"):
+        data.frames(5)
+
+
+def test_the_usual_picture_is_the_mean_of_the_first_ones() -> None:
+    data = load("N5valid").first(30)
+    assert usual_picture(data, 2) == pytest.approx(data.frames(2)[:, 0].mean(axis=0), abs=1e-6)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("minihack") is None, reason="needs the game")
+def test_pictures_are_the_games_own() -> None:
+    for grid in GRIDS:
+        split = SPLITS[f"N{grid}valid"]
+        data = load(split.name).first(2)
+        with Game(grid, pixels=True) as game:
+            for index in range(2):
+                actions, played = pictures.play(game, split, index)
+                assert np.array_equal(actions, data.actions[index])
+                assert played.pixels is not None
+                assert data.frames(16)[index] == pytest.approx(played.pixels / 255, abs=1e-7)
+
+
+# ---------------------------------------------------------------- scores
+
+
+def test_scores_by_hand() -> None:
+    truth = np.zeros((2, 2, 1, 1, 2))
+    drawn = truth.copy()
+    drawn[0, 0, 0, 0] = (0.1, 0.3)
+    assert reconstruction_error(drawn, truth) == pytest.approx(1000 * 0.4 / 8)
+    agent = np.array([[[1, 1], [1, 2]], [[3, 3], [4, 3]]])
+    found = np.array([[[1, 1], [1, 2]], [[3, 3], [4, 4]]])
+    assert accuracies(found, agent) == (75.0, 50.0)
+
+
+# ---------------------------------------------------------------- the model
+
+
+def test_the_bound_is_the_sum_over_all_starts(method: ProgramMethod) -> None:
+    """Against the sum written out; the guide is so narrow that its draw is its mean."""
+    data = load("N5valid").first(3)
+    images = data.frames(1)
+    networks = method.init(jax.random.key(0), usual_picture(data, 1))
+    networks["encoder"] = lambda picture, k: jnp.array([0.3 * k, -20.0])
+    got = method.loss(networks, jnp.asarray(images), jnp.asarray(data.actions), jax.random.key(1), 1.0)
+    sd, noise = np.log1p(np.exp(-20.0)), float(method.noise(1.0))
+    kl = sum(0.5 * (m**2 + sd**2 - 1) - np.log(sd) for m in (0.3, 0.6))
+    total = 0.0
+    for n in range(3):
+        chances = np.asarray(jax.nn.log_softmax(networks["detector"](images[n, 0]).ravel()))
+        walks = []
+        for start in range(25):
+            cell, log = np.array([start // 5 + 1, start % 5 + 1]), float(chances[start])
+            for t in range(10):
+                if t:
+                    cell = np.clip(cell + MOVES[data.actions[n, t - 1]], 1, 5)
+                mean = np.asarray(networks["decoder"](*cell, 0.3, 0.6), np.float64)
+                z = (images[n, t] - mean) / noise
+                log += float(np.sum(-0.5 * z**2 - np.log(noise) - 0.5 * np.log(2 * np.pi)))
+                log += np.log(1 / 4) + np.log(1 / 25)  # the action; the right row and column
+            walks.append(log)
+        total += float(np.logaddexp.reduce(walks)) - kl
+    assert float(got) == pytest.approx(-(noise**2) * total / 3 / images[0].size, rel=1e-4)
+
+
+def test_training_makes_the_loss_smaller_and_can_be_spread(
+    method: ProgramMethod, tmp_path: Path
+) -> None:
+    data, plan = load("N5valid"), Plan(seeds=(0, 1), steps=12, batch=4, chunk=4)
+    quiet: list[str] = []
+    whole = train(method, data, plan, tell=quiet.append)
+    assert (np.array(whole.losses[-1]) < np.array(whole.losses[0])).all()
+    file = tmp_path / "run.safetensors"
+    part = train(method, data, plan, file, minutes=1e-9, tell=quiet.append)
+    assert part.step == 0
+    while part.step < plan.steps:
+        part = train(method, data, plan, file, minutes=1e-4, tell=quiet.append)
+    for a, b in zip(jax.tree.leaves(part.networks), jax.tree.leaves(whole.networks), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    with pytest.raises(NesymmError, match="is of another run: plan was"):
+        train(method, data, replace(plan, batch=8), file, tell=quiet.append)
+
+
+def test_generated_walks_obey_rules_and_new_constraints(method: ProgramMethod) -> None:
+    data = load("N5test").first(8)
+    networks = method.init(jax.random.key(0), usual_picture(data, 1))
+    first = data.frames(1)[:, 0]
+    found = method.generate(networks, first, data.actions)
+    for path, actions in zip(positions(found), data.actions, strict=True):
+        assert obeys(path, actions, 5, Constraint())
+    # An untrained detector begins anywhere; also behind the wall, where it then stays.
+    model = method.with_networks(networks)
+    for constraint in (right_part(5, 3), Constraint(visit=(5, 5))):
+        extended = constraint.added_to(model)
+        free = extended.generate(method.given(first), method=EXACT, horizon=9)
+        taken = free["action"][:, 0, 1:].astype(int)
+        for path, actions in zip(positions(free), taken, strict=True):
+            assert obeys(path, actions, 5, constraint)
+
+
+def test_the_judge_is_strict() -> None:
+    walk = np.array([[1, 1], [1, 2], [2, 2]])
+    assert obeys(walk, np.array([EAST, SOUTH]), 5, Constraint(never_twice=True, visit=(1, 2)))
+    assert not obeys(walk, np.array([EAST, EAST]), 5, Constraint())
+    assert not obeys(walk, np.array([EAST, SOUTH]), 5, Constraint(visit=(3, 3)))
+    assert not obeys(walk, np.array([EAST, SOUTH]), 5, right_part(5, 1))
+    stays = np.array([[1, 1], [1, 1]])
+    assert obeys(stays, np.array([EAST]), 5, right_part(5, 1))
+    assert not obeys(stays, np.array([EAST]), 5, replace(right_part(5, 1), never_twice=True))
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def test_the_transformer_learns_and_draws() -> None:
+    method, data = Transformer(SCENE), load("N5valid")
+    run = train(method, data, Plan(steps=20, batch=4, rate=1e-3, chunk=10), tell=lambda _: None)
+    assert run.losses[-1][0] < run.losses[0][0]
+    first = data.first(2).frames(1)[:, 0]
+    drawn = method.reconstruct(networks_of(run, 0), first, data.actions[:2])
+    assert drawn.shape == (2, 10, *SCENE.shape)
+    # What comes later does not change what was drawn before.
+    later = data.actions[:2].copy()
+    later[:, 5:] = (later[:, 5:] + 1) % 4
+    other = method.reconstruct(networks_of(run, 0), first, later)
+    np.testing.assert_allclose(other[:, :6], drawn[:, :6], atol=1e-5)
+
+
+def test_the_unrolled_program_says_the_same_as_the_filter() -> None:
+    one, other = unrolled.unrolled_cost(2, 2), unrolled.filter_cost(2, 2)
+    # By symmetry of the four cells.
+    assert one.answer == pytest.approx(0.25)
+    assert other.answer == pytest.approx(0.25)
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_run_and_evaluate_print_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--small", "--folder", str(tmp_path), "--test", "4"]
+    run = ["run", *common, "--methods", "transformer", "--seeds", "3", "--steps", "2"]
+    assert main([*run, "--batch", "2"]) == 0
+    trained = json.loads(capsys.readouterr().out)["transformer"]["3"]
+    assert main(["evaluate", *common, "--method", "transformer", "--seed", "3"]) == 0
+    assert json.loads(capsys.readouterr().out) == trained
+    assert trained["n"] == 4
+    record = json.loads((tmp_path / "results" / "N5-4px-transformer.json").read_text())
+    assert record["seeds"]["3"] == trained
+    assert main(["evaluate", *common, "--seed", "9"]) == 2
+    assert "use `run` first" in capsys.readouterr().err
