@@ -537,3 +537,9 @@ def test_mistakes_of_several_texts_come_in_their_order() -> None:
         check([base, more])
     names = [d.span.source.name for d in caught.value.diagnostics if d.span]
     assert names == ["base.nsl", "more.nsl"]
+
+
+def test_a_network_is_not_unified_with() -> None:
+    declared = ":- network(net, 2).\n:- input(z).\n"
+    assert codes(declared + "q :- [X, Y] = net(z), X > Y.\nquery(q).") == ("E103",)
+    assert codes(declared + "q :- [X, Y] is net(z), X > Y.\nquery(q).") == ()

@@ -47,6 +47,14 @@ def check_builtin(ctx: Context, written: Struct, args: tuple[Term, ...], scope: 
         numeric = [args[0], *(() if endless else (args[1],)), args[2]]
         inputs = list(args[:2])
     else:
+        for term in args:
+            if ctx.is_network(term) and isinstance(term, Struct) and term.args:
+                fail(
+                    "E103",
+                    f"`{name}` does not evaluate the network {term.functor}",
+                    term.span,
+                    f"compute its outputs first: `Y is {term.functor}(X)`, or `[A, B] is …` for two",
+                )
         return
     for term in numeric:
         check_number(ctx, term, scope)
