@@ -110,11 +110,15 @@ def test_the_bound_is_the_sum_over_all_starts(method: ProgramMethod) -> None:
     images = data.frames(1)
     networks = method.init(jax.random.key(0), usual_picture(data, 1))
     networks["encoder"] = lambda picture, k: jnp.array([0.3 * k, -8.0])
-    got = method.loss(networks, jnp.asarray(images), jnp.asarray(data.actions), jax.random.key(1), 1.0)
+    got = method.loss(
+        networks, jnp.asarray(images), jnp.asarray(data.actions), jax.random.key(1), 1.0
+    )
     sd, noise = np.log1p(np.exp(-8.0)), float(method.noise(1.0))
     kl = sum(0.5 * (m**2 + sd**2 - 1) - np.log(sd) for m in (0.3, 0.6))
     along = jnp.arange(1, 6)
-    draw = jax.vmap(jax.vmap(lambda r, c: networks["decoder"](r, c, 0.3, 0.6), (None, 0)), (0, None))
+    draw = jax.vmap(
+        jax.vmap(lambda r, c: networks["decoder"](r, c, 0.3, 0.6), (None, 0)), (0, None)
+    )
     drawn = np.asarray(draw(along, along), np.float64)
     total = 0.0
     for n in range(3):
@@ -206,9 +210,7 @@ def test_the_unrolled_program_says_the_same_as_the_filter() -> None:
 # ---------------------------------------------------------------- commands
 
 
-def test_run_and_evaluate_print_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_and_evaluate_print_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--small", "--folder", str(tmp_path), "--test", "4"]
     run = ["run", *common, "--methods", "transformer", "--seeds", "3", "--steps", "2"]
     assert main([*run, "--batch", "2"]) == 0

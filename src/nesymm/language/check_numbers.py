@@ -53,7 +53,7 @@ def check_builtin(ctx: Context, written: Struct, args: tuple[Term, ...], scope: 
                     "E103",
                     f"`{name}` does not evaluate the network {term.functor}",
                     term.span,
-                    f"compute its outputs first: `Y is {term.functor}(X)`, or `[A, B] is …` for two",
+                    f"compute first: `Y is {term.functor}(X)`, or `[A, B] is …` for two outputs",
                 )
         return
     for term in numeric:
