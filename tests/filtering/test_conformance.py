@@ -277,6 +277,30 @@ def test_entities_alike(case: Case) -> None:
     particles_agree(case, METHODS[0])
 
 
+TOTALS = """
+is(E) :- between(1, 5, E).
+0.6::strikes(E)@t :- is(E).
+damage(E, D)@t ~ uniform_int(1, 4) :- is(E).
+wound(E, D)@t :- strikes(E)@t, damage(E, D)@t.
+wounds(W)@t :- aggregate_all(sum(D), wound(_, D)@t, W).
+much@t :- wounds(W)@t, W > 3.
+observe(much@t). query(much@t).
+"""
+
+
+@pytest.mark.parametrize("method", [ExactForward(), RaoBlackwellised(particles=10)])
+def test_totals_of_many_are_summed_one_by_one(method: Method) -> None:
+    """Five blows of 0 to 4 points have 32,768 joint causes and 21 totals."""
+    total = np.ones(1)
+    for _ in range(5):
+        total = np.convolve(total, [0.4, 0.15, 0.15, 0.15, 0.15])
+    often = total[4:].sum()
+    with jax.enable_x64(True):
+        found = nesymm.compile(TOTALS).filter({"much": [[1, 0, 1]]}, method=method)
+    expected = 2 * np.log(often) + np.log(1 - often)
+    assert found.log_evidence[0] == pytest.approx(expected, abs=1e-9)
+
+
 def test_entities_that_one_observation_couples_stay_side_by_side() -> None:
     step = nesymm.compile(BITES.source).step
     engine = ParticleFilter(step, RaoBlackwellised(), frozenset({"hit"}), np.float64, 2)

@@ -18,7 +18,7 @@ import numpy as np
 from nesymm.compiler.algebra import is_const
 from nesymm.compiler.expr import Axis, Expr, System
 from nesymm.compiler.step import RandomVariable, StepProgram
-from nesymm.compiler.types import Enum, Int, Type, domain
+from nesymm.compiler.types import Enum, Int, Type, domain, is_finite
 from nesymm.errors import NesymmError
 from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, apply, expand, union
@@ -287,10 +287,25 @@ class Tables(Lowering):
         elif expr.op in ("and", "or") and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
             result = self._connective(expr.op, args)
         else:
+            if expr.op == "add" and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
+                # The total of many things takes few values: it is kept, and not what led to it.
+                for part, value in zip(expr.args, args, strict=True):
+                    self.memo[id(part)] = self._named_value(value, part.type)
+                args = tuple(self.memo[id(a)] for a in expr.args)
             self._check(union(a.dims for a in args))
             result = super()._node(expr)
         self._check(result.dims)
         return result
+
+    def _named_value(self, value: Named, type_: Type) -> Named:
+        """A whole number as a choice of its own, where it has fewer values than causes."""
+        if not isinstance(type_, Int) or not is_finite(type_) or cells(value.dims) <= type_.size:
+            return value
+        values = jnp.arange(int(type_.lo), int(type_.hi) + 1, dtype=self.whole)
+        dim = self._aux(value, len(values))
+        own = Named(values, (dim,))
+        self.factors.append(log_truth(apply(jnp, jnp.equal, own, value), self.real))
+        return own
 
     def _check(self, dims: tuple) -> None:
         if cells(dims) > self.limit:
@@ -313,11 +328,14 @@ class Tables(Lowering):
             return condition
         return Named(jnp.asarray([False, True]), (self._name(condition),))
 
+    def _aux(self, value: Named, size: int) -> Choice:
+        # What depends on choices of a plate lives in the plate, though it has no such axis.
+        plates = [a for d in choices(value.dims) for a in d.plates]
+        axes = union([[d for d in value.dims if isinstance(d, Axis)], plates])
+        return Choice("aux", len(self.factors), axes, size)
+
     def _name(self, condition: Named) -> Choice:
-        # A condition over choices of a plate lives in the plate, though it has no such axis.
-        plates = [a for d in choices(condition.dims) for a in d.plates]
-        axes = union([[d for d in condition.dims if isinstance(d, Axis)], plates])
-        dim = Choice("aux", len(self.factors), axes, 2)
+        dim = self._aux(condition, 2)
         truth = Named(jnp.asarray([False, True]), (dim,))
         self.factors.append(log_truth(apply(jnp, jnp.equal, truth, condition), self.real))
         return dim
