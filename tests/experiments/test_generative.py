@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,10 +111,11 @@ def test_the_bound_is_the_sum_over_all_starts(method: ProgramMethod) -> None:
     images = data.frames(1)
     networks = method.init(jax.random.key(0), usual_picture(data, 1))
     networks["encoder"] = lambda picture, k: jnp.array([0.3 * k, -8.0])
-    got = method.loss(
-        networks, jnp.asarray(images), jnp.asarray(data.actions), jax.random.key(1), 1.0
+    # In much noise: a walk that is far behind the others for a while is forgotten (float32).
+    got = eqx.filter_jit(method.loss)(
+        networks, jnp.asarray(images), jnp.asarray(data.actions), jax.random.key(1), 0.0
     )
-    sd, noise = np.log1p(np.exp(-8.0)), float(method.noise(1.0))
+    sd, noise = np.log1p(np.exp(-8.0)), float(method.noise(0.0))
     kl = sum(0.5 * (m**2 + sd**2 - 1) - np.log(sd) for m in (0.3, 0.6))
     along = jnp.arange(1, 6)
     draw = jax.vmap(

@@ -42,7 +42,9 @@ def command_line() -> argparse.ArgumentParser:
     run.add_argument("--seeds", type=seeds, default=seeds("0-4"), metavar="0-4")
     run.add_argument("--steps", type=int, help="instead of the method's own number")
     run.add_argument("--batch", type=int, default=16)
-    run.add_argument("--minutes", type=float, default=float("inf"), help="then stop, to go on later")
+    run.add_argument(
+        "--minutes", type=float, default=float("inf"), help="then stop, to go on later"
+    )
     run.add_argument("--test", type=int, help="score that many test sequences only")
 
     evaluate = command("evaluate", "score trained weights; prints JSON")

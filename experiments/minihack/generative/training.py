@@ -191,7 +191,9 @@ def resume(path: Path, like: Run, about: dict[str, Any]) -> Run:
     arrays, found = read(path)
     for name, value in about.items():
         if found.get(name) != value:
-            raise NesymmError(f"{path} is of another run: {name} was {found.get(name)}, not {value}")
+            raise NesymmError(
+                f"{path} is of another run: {name} was {found.get(name)}, not {value}"
+            )
     return Run(
         unflatten(like.networks, arrays, "networks", str(path)),
         unflatten(like.optimizer, arrays, "optimizer", str(path)),

@@ -54,7 +54,9 @@ def unrolled_program(grid: int, horizon: int) -> str:
     text += "agent_0(R, C) ~ categorical(Chances, Cells) :- cells(Cells), chances(Chances).\n"
     for t in range(1, horizon + 1):
         text += f"action_{t}(A) ~ categorical([0.25, 0.25, 0.25, 0.25], [0, 1, 2, 3]).\n"
-        text += f"agent_{t}(R, C) :- agent_{t - 1}(R0, C0), action_{t}(A), moved(R0, C0, A, R, C).\n"
+        text += (
+            f"agent_{t}(R, C) :- agent_{t - 1}(R0, C0), action_{t}(A), moved(R0, C0, A, R, C).\n"
+        )
     return text + f"corner :- agent_{horizon}(1, 1).\nquery(corner).\n"
 
 
