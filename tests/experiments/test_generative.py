@@ -164,7 +164,7 @@ def test_generated_walks_obey_rules_and_new_constraints(method: ProgramMethod) -
     found = method.generate(networks, first, data.actions)
     for path, actions in zip(positions(found), data.actions, strict=True):
         assert obeys(path, actions, 5, Constraint())
-    # An untrained detector begins anywhere; also behind the wall, where it then stays.
+    # An untrained detector begins anywhere, also in a cell that is walled off.
     model = method.with_networks(networks)
     for constraint in (right_part(5, 3), Constraint(visit=(5, 5))):
         extended = constraint.added_to(model)

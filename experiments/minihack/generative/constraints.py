@@ -56,7 +56,7 @@ def obeys(path: np.ndarray, actions: np.ndarray, grid: int, constraint: Constrai
     It is written without the program, to judge it.
     """
     cells = [(int(r), int(c)) for r, c in path]
-    for here, there, action in zip(cells, cells[1:], actions, strict=True):
+    for here, there, action in zip(cells[:-1], cells[1:], actions, strict=True):
         r, c = (int(x) for x in np.add(here, MOVES[int(action)]))
         free = 1 <= r <= grid and 1 <= c <= grid and (r, c) not in constraint.walls
         if there != ((r, c) if free else here):

@@ -110,7 +110,7 @@ def shrink(tiles: np.ndarray, pixels: int) -> np.ndarray:
 
 
 def render(cells: Any, tiles: Any, xp: Any) -> Any:
-    """Pictures [..., 3, height, width] of cells [..., rows, columns]; `xp` is numpy or jax.numpy."""
+    """Pictures [..., 3, height, width] of cells [..., rows, columns]; `xp` is numpy or its like."""
     found = tiles[cells]  # [..., row, column, 3, y, x]
     lead, (rows, columns), pixels = cells.shape[:-2], cells.shape[-2:], tiles.shape[-1]
     k = len(lead)

@@ -1,4 +1,4 @@
-"""How good pictures are: how far from the true ones, and whether the agent is where it should be."""
+"""How good pictures are: how far from the true ones, and whether the agent is in its place."""
 
 from __future__ import annotations
 
