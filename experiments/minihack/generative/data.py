@@ -8,7 +8,7 @@ holds, for `n` sequences of `T` frames in a room of N × N cells with walls arou
     cells    uint8 [n, T, N+2, N+2]  which tile is drawn where
     tiles    uint8 [k, 3, 16, 16]    what the tiles look like: red, green, blue
     actions  uint8 [n, T-1]          0 north, 1 east, 2 south, 3 west
-    agent    uint8 [n, T, 2]         row and column, from 1 to N; for scores only, never to learn from
+    agent    uint8 [n, T, 2]         row and column, from 1 to N; for scores only
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The networks. All look at a picture cell by cell: a room of NetHack is made of square tiles.
 
-None is told which cell is which: that is learned. (With rectified units instead of `silu`, most
-runs were stuck in a picture without an agent.)
+None is told which cell is which: that is learned.
 """
 
 from __future__ import annotations
