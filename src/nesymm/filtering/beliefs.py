@@ -83,24 +83,18 @@ def scatter(
     shape = jnp.broadcast_shapes(lined.shape, where.shape, (*sizes, *(1,) * len(kept)))
     rows = cells(tuple(gone))
     flat = jnp.broadcast_to(lined, shape).reshape(rows, *shape[len(gone) :])
-    top = jax.lax.stop_gradient(jnp.max(flat, axis=0, keepdims=True))
-    top = jnp.where(jnp.isfinite(top), top, 0.0)
-    mass = jnp.exp(flat - top)
-    if best:
-        place = jnp.broadcast_to(where, shape).reshape(flat.shape)
-        others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
-        at = (place, *(o[None] for o in others))
-        empty = jnp.full((total_size, *flat.shape[1:]), -jnp.inf, flat.dtype)
-        log = empty.at[at].max(flat)
-        return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
     if set(index.dims) <= set(gone):
-        place = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
-        total = jax.ops.segment_sum(mass, place, num_segments=total_size)
+        at: Any = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
     else:
         place = jnp.broadcast_to(where, shape).reshape(flat.shape)
         others = jnp.meshgrid(*(jnp.arange(n) for n in flat.shape[1:]), indexing="ij")
         at = (place, *(o[None] for o in others))
-        total = jnp.zeros((total_size, *flat.shape[1:]), mass.dtype).at[at].add(mass)
-    positive = total > 0
-    log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)), -jnp.inf) + top
+    empty = jnp.full((total_size, *flat.shape[1:]), -jnp.inf, flat.dtype)
+    # Each place has a scale of its own: what is unlikely now may be all that is left later.
+    log = empty.at[at].max(flat if best else jax.lax.stop_gradient(flat))
+    if not best:
+        top = jnp.where(jnp.isfinite(log), log, 0.0)
+        total = jnp.zeros_like(empty).at[at].add(jnp.exp(flat - top[at]))
+        positive = total > 0
+        log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)) + top, -jnp.inf)
     return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))
