@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from difflib import unified_diff
 from pathlib import Path
 
 import pytest
-
-# Nearly all programs here run once: compiling them quickly matters more than running them fast.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 GOLDEN = Path(__file__).parent / "golden"
 

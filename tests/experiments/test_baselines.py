@@ -95,7 +95,10 @@ def test_an_agent_is_dead_from_its_last_hit_on() -> None:
     np.testing.assert_array_equal(dead_by_frame(data), expected)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, marks=() if v == "strong" else pytest.mark.slow) for v in VARIANTS],
+)
 def test_it_learns_to_count_and_comes_back_from_a_file(variant: str, tmp_path: Path) -> None:
     options = replace(VARIANTS[variant], epochs=15, batch_size=50)
     method = Transformer(variant, options)
@@ -195,7 +198,8 @@ def beaten(n: int, frames: int, seed: int) -> Dataset:
     return replace(data, hits=hits.astype(np.uint8), start=np.ones_like(data.start))
 
 
-@pytest.mark.parametrize("enemies", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("enemies", [1, 2])
 def test_the_deep_hmm_agrees_with_brute_force(enemies: int) -> None:
     data = replace(beaten(4, 7, seed=0), enemies=enemies)
     trained = vivid(grid=1, enemies=enemies, seed=0)

@@ -105,6 +105,7 @@ def test_scores_by_hand() -> None:
 # ---------------------------------------------------------------- the model
 
 
+@pytest.mark.slow
 def test_the_bound_is_the_sum_over_all_starts(method: ProgramMethod) -> None:
     """Against the sum written out; the guide is so narrow that its draw is its mean."""
     data = load("N5valid").first(3)
@@ -143,6 +144,7 @@ def leaves(networks: object) -> list[jax.Array]:
     return jax.tree.leaves(eqx.filter(networks, eqx.is_array))
 
 
+@pytest.mark.slow
 def test_training_makes_the_loss_smaller_and_can_be_spread(
     method: ProgramMethod, tmp_path: Path
 ) -> None:

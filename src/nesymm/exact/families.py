@@ -28,7 +28,7 @@ def special(xp: Any) -> Any:
 
 
 def safe_log(xp: Any, x: Array, floor: bool = False) -> Array:
-    """log x, and -inf at 0.
+    """log x, and -inf at 0; what is not a number stays so.
 
     With `floor` it is finite at 0, and so steep there that what is multiplied by 0 still
     gets its right derivative: d(p·q)/dp = q also at p = 0.
@@ -40,8 +40,8 @@ def safe_log(xp: Any, x: Array, floor: bool = False) -> Array:
 
         small = x < tiny
         return xp.log(xp.where(small, tiny + (x - jax.lax.stop_gradient(x)), x))
-    positive = x > 0
-    return xp.where(positive, xp.log(xp.where(positive, x, 1.0)), -xp.inf)
+    nothing = x <= 0
+    return xp.where(nothing, -xp.inf, xp.log(xp.where(nothing, 1.0, x)))
 
 
 def constrain(xp: Any, constraint: str, raw: Array) -> Array:
