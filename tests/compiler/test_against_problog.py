@@ -66,7 +66,7 @@ def test_relational_programs(source: str) -> None:
     agree_where_problog_can(source)
 
 
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=30)
 @given(graphs())
 def test_reachability(source: str) -> None:
     agree_where_problog_can(source, "fsdd")
@@ -78,7 +78,7 @@ def test_arithmetic(source: str) -> None:
     agree_where_problog_can(source)
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=75)
 @given(lists())
 def test_lists(source: str) -> None:
     agree_where_problog_can(source)

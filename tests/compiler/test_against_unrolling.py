@@ -81,7 +81,7 @@ def test_a_program_written_out() -> None:
 # ---------------------------------------------------------------- random programs
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=60)
 @given(temporal())
 def test_random_programs(case: Case) -> None:
     try:

@@ -216,6 +216,7 @@ def test_the_deep_hmm_agrees_with_brute_force(enemies: int) -> None:
     assert (np.abs(found.mean(axis=1) - dead) < 5 * error + 2 / trained.particles).all()
 
 
+@pytest.mark.slow
 def test_the_deep_hmm_learns_and_comes_back_from_a_file(tmp_path: Path) -> None:
     method = DeepHMM(particles=5, epochs=4, batch_size=10, learning_rate=1e-2, grid=1)
     train = replace(beaten(40, 5, seed=1), enemies=1)

@@ -200,6 +200,7 @@ def test_the_judge_is_strict() -> None:
 # ---------------------------------------------------------------- baselines
 
 
+@pytest.mark.slow
 def test_the_transformer_learns_and_draws() -> None:
     method, data = Transformer(SCENE), load("N5valid")
     run = train(method, data, Plan(steps=20, batch=4, rate=1e-3, chunk=10), tell=lambda _: None)
@@ -224,6 +225,7 @@ def test_the_unrolled_program_says_the_same_as_the_filter() -> None:
 # ---------------------------------------------------------------- commands
 
 
+@pytest.mark.slow
 def test_run_and_evaluate_print_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--small", "--folder", str(tmp_path), "--test", "4"]
     run = ["run", *common, "--methods", "transformer", "--seeds", "3", "--steps", "2"]
