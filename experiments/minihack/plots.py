@@ -131,7 +131,7 @@ def policy(trained: TrainedRules) -> Figure:
         chances.max(-1)[moving], angles="xy", scale_units="xy", scale=1.6, pivot="mid",
         cmap="viridis", clim=(0.125, 1), width=0.004,
     )  # fmt: skip
-    ax.plot(0, 0, "o", color=COLOURS[1], ms=9)
+    ax.plot(0, 0, "o", color=COLOURS["nesymm"], ms=9)
     ax.annotate("agent", (0, 0), (0, -9), textcoords="offset points", ha="center", va="top")
     ax.set(xlabel="columns east of the agent", ylabel="rows south of the agent", aspect="equal")
     ax.set(xticks=side[::3], yticks=side[::3])
@@ -170,7 +170,7 @@ def belief(trained: TrainedRules, path: Path) -> None:
     image.set_norm("log")
     image.set_clim(1e-3, 1)
     label = "agent (likeliest place); white: hit"
-    (agent,) = ax.plot([], [], "o", color=COLOURS[1], ms=11, mew=2.5, label=label)
+    (agent,) = ax.plot([], [], "o", color=COLOURS["nesymm"], ms=11, mew=2.5, label=label)
     ax.set(xlabel="column", ylabel="row", xticks=range(1, 11, 3), yticks=range(1, 11, 3))
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.12), frameon=False)
     figure.colorbar(image, label="p(imp is here | hits so far)")
@@ -180,7 +180,7 @@ def belief(trained: TrainedRules, path: Path) -> None:
         r, c = np.unravel_index(int(places["agent"][t].argmax()), places["agent"][t].shape)
         agent.set_data([c + 1], [r + 1])
         hit = data.hits[row, t] == 1
-        agent.set_markerfacecolor("white" if hit else COLOURS[1])
+        agent.set_markerfacecolor("white" if hit else COLOURS["nesymm"])
         ax.set_title(f"frame {t}" + (": hit" if hit else ""))
         return image, agent
 
