@@ -299,7 +299,7 @@ def main() -> None:
     for part in ("discriminative", "volatility", "growth"):
         options.add_argument(f"--{part}", action="store_true")
     options.add_argument("--repeat", type=int, default=10)
-    options.add_argument("--enemies", type=int, nargs="+", default=[1, 2, 4, 8])
+    options.add_argument("--enemies", type=int, nargs="+", default=[1, 2, 4, 8, 20])
     given = options.parse_args()
     warnings.simplefilter("ignore")
     print(f"best of {given.repeat} turns of {ROW}; {jax.default_backend()}, 32 bits")
