@@ -16,6 +16,7 @@ import nesymm
 from nesymm.filtering.methods import ExactForward, RaoBlackwellised
 from nesymm.parameters import bound, free, groups
 from nesymm.training import Accuracy, LogEvidence, QueryLoss, TrainingError, fit, fit_many
+from nesymm.training.fit import better, is_stuck
 
 HMM = """
 t(0.4)::x@0.
@@ -306,3 +307,17 @@ def test_the_history_goes_to_tensorboard(
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(nesymm.NesymmError, match="pip install tensorboardX"):
         fit(nesymm.compile(COIN), data, **options)
+
+
+def test_a_validation_loss_that_is_not_a_number_is_no_best() -> None:
+    """Neither the best epoch nor early stopping is misled by it."""
+    losses = [2.0, np.nan, 1.0, np.nan, 1.5]
+    history: list[dict[str, float]] = []
+    best = None
+    stuck = []
+    for number, loss in enumerate(losses):
+        history.append({"validation": loss})
+        best = better(best, history[-1], number)
+        stuck.append(is_stuck(history, 2))
+    assert best == (1.0, 2)
+    assert stuck == [False, False, False, False, True]
