@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from experiments.minihack.generative.data import Dataset, render, shrink
-from experiments.minihack.generative.networks import Reader, Scene
+from experiments.minihack.generative.networks import Reader, Scene, in_32_bits
 from experiments.minihack.generative.training import usual_picture
 from nesymm.training.checkpoints import FORMAT, flatten, read, unflatten, write
 
@@ -45,7 +45,7 @@ def _best(reader: Reader, pictures: Any) -> Any:
 
 
 def _reader(scene: Scene, usual: Any, seed: int) -> Reader:
-    return Reader(scene, usual, scene.side**2, key=jax.random.key(seed))
+    return in_32_bits(Reader(scene, usual, scene.side**2, key=jax.random.key(seed)))
 
 
 def train_classifier(

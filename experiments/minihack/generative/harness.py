@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.minihack import harness as host
 from experiments.minihack.generative import figures as drawing
 from experiments.minihack.generative import unrolled
 from experiments.minihack.generative.classifier import (
@@ -43,6 +44,12 @@ SMALL = 4  # pixels along a cell
 def tell(line: str) -> None:
     """Progress goes beside the results."""
     print(line, file=sys.stderr, flush=True)
+
+
+def peak_memory() -> float:
+    """In MB: of the accelerator if there is one, else of this process."""
+    peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return host.peak_memory() if peak is None else peak / 2**20
 
 
 def scene_of(options: argparse.Namespace) -> Scene:
@@ -126,6 +133,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         stem = file_name(name, scene)
         checkpoint = options.folder / "checkpoints" / f"{stem}.safetensors"
         progress = train(method, data, plan, checkpoint, options.minutes, tell)
+        peak = peak_memory()
         if progress.step < plan.steps:
             told[name] = {"steps": progress.step, "of": plan.steps}
             continue
@@ -144,6 +152,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             "steps": plan.steps,
             "batch": plan.batch,
             "train_seconds_all_seeds": progress.seconds,
+            "peak_memory_mb": peak,
             "losses": progress.losses,
             "seeds": scores,
         }

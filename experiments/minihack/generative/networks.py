@@ -35,6 +35,11 @@ class Scene:
         return (3, self.size, self.size)
 
 
+def in_32_bits(networks: Any) -> Any:
+    """Networks as they are kept, also where the rest is computed in 64 bits."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, networks)
+
+
 class Reader(eqx.Module):
     """From a picture [3, size, size] to `outputs` numbers: each cell by itself, then all.
 
@@ -53,6 +58,7 @@ class Reader(eqx.Module):
         self.head = eqx.nn.Linear(width * scene.side**2, outputs, key=second)
 
     def __call__(self, picture: Any) -> Any:
+        picture = jnp.asarray(picture, self.usual.dtype)
         news = CONTRAST * (picture - jax.lax.stop_gradient(self.usual))
         return self.head(jnp.ravel(jax.nn.silu(self.cells(news))))
 
@@ -135,7 +141,8 @@ class Decoder(eqx.Module):
 
     def __call__(self, r: Any, c: Any, b1: Any, b2: Any) -> Any:
         agent = self.rows[r - self.lowest] + self.columns[c - self.lowest]
-        room = self.scenery(jnp.stack([b1, b2])).reshape(agent.shape)
+        # The program may compute in 64 bits; drawing needs no more than the weights have.
+        room = self.scenery(jnp.stack([b1, b2]).astype(agent.dtype)).reshape(agent.shape)
         return self.tiles(room + agent)
 
 

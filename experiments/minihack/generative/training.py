@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from experiments.minihack.generative.data import Dataset, render, shrink
-from experiments.minihack.generative.networks import Scene
+from experiments.minihack.generative.networks import Scene, in_32_bits
 from nesymm.errors import NesymmError
 from nesymm.training.checkpoints import FORMAT, flatten, read, unflatten, write
 
@@ -162,7 +162,7 @@ def start(
     method: Method, plan: Plan, usual: np.ndarray, optimizer: optax.GradientTransformation
 ) -> Run:
     """Fresh networks of all seeds."""
-    made = [method.init(jax.random.key(seed), usual) for seed in plan.seeds]
+    made = [in_32_bits(method.init(jax.random.key(seed), usual)) for seed in plan.seeds]
     states = [optimizer.init(eqx.filter(n, eqx.is_inexact_array)) for n in made]
     return Run(_stack(made), _stack(states))
 
@@ -217,4 +217,6 @@ def load_networks(path: Path, method: Method) -> Any:
     if told != (method.name, asdict(method.scene)):
         raise NesymmError(f"{path} holds {told}, not {method.name} for {method.scene}")
     blank = np.zeros(method.scene.shape, np.float32)
-    return unflatten(method.init(jax.random.key(0), blank), arrays, "networks", str(path))
+    return unflatten(
+        in_32_bits(method.init(jax.random.key(0), blank)), arrays, "networks", str(path)
+    )
