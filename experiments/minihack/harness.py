@@ -41,7 +41,6 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "deep-hmm": ("experiments.minihack.deep_hmm", "DeepHMM", {}),
 }
-READS_WEIGHTS = ("nesymm-exact",)  # these fit nothing
 # These give probabilities that may be weighted afterwards; others are trained for it.
 WEIGHTED = ("nesymm", "deep-hmm")
 
@@ -68,11 +67,9 @@ class Job:
         )
 
 
-def make(name: str, epochs: int | None = None, weights: Path = WEIGHTS) -> Method:
-    """A method by its name; `epochs` instead of its own number, `weights` for it to read."""
+def make(name: str, epochs: int | None = None) -> Method:
+    """A method by its name; `epochs` instead of its own number."""
     module, kind, options = METHODS[name]
-    if name in READS_WEIGHTS:
-        options = {**options, "folder": weights}
     method = getattr(importlib.import_module(module), kind)(**options)
     if epochs is not None:
         if not is_dataclass(method) or "epochs" not in {f.name for f in fields(method)}:
@@ -83,7 +80,7 @@ def make(name: str, epochs: int | None = None, weights: Path = WEIGHTS) -> Metho
 
 def run(job: Job) -> None:
     """Fits (or reads what was fitted before), scores what is not scored yet, writes the record."""
-    method = make(job.method, job.epochs, job.weights)
+    method = make(job.method, job.epochs)
     before = results.seeds(job.method, job.folder).get(job.seed)
     path = job.weights / f"{job.method}-{job.seed}.safetensors"
     if before is not None and path.exists() and isinstance(method, Reloadable):
@@ -104,14 +101,12 @@ def fit(method: Method, job: Job, path: Path) -> tuple[Trained, dict[str, Any]]:
     with placed(job.fit_on):
         trained = method.fit(load("N10T10E1train"), load("N10T10E1valid"), job.seed, job.progress)
     seconds = time.perf_counter() - started
-    fitted = job.method not in READS_WEIGHTS
-    if fitted:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        trained.save(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    trained.save(path)
     record = {
         "command": job.command,
-        "fit_seconds": seconds if fitted else None,
-        "peak_memory_mb": peak_memory(),
+        "fit_seconds": seconds,
+        **memory(job.fit_on),
         "parameters": trained.parameters_count,
         "device": jax.devices(job.fit_on)[0].device_kind,
     }
@@ -157,7 +152,7 @@ def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, 
 
 def finished(job: Job) -> bool:
     """Whether all that is asked for is on record."""
-    method = make(job.method, job.epochs, job.weights)
+    method = make(job.method, job.epochs)
     wanted = {results.set_name(s, part) for part in job.parts for s in settings_of(method, part)}
     return wanted <= results.scored(job.method, job.seed, job.folder)
 
@@ -173,10 +168,14 @@ def settings_of(method: Method, part: str) -> tuple[Setting, ...]:
     return tuple(s for s in FURTHER if (s[0] == 10 or not bound) and (s[2] == 1 or several))
 
 
-def peak_memory() -> float:
-    """Of this process so far, in megabytes."""
+def memory(kind: str | None = None) -> dict[str, float]:
+    """The most that was used so far, in megabytes: by this process, and on an accelerator."""
+    import jax
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    told = {"peak_memory_mb": peak / 2**20 if sys.platform == "darwin" else peak / 2**10}
+    device = (jax.devices(kind)[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return told if device is None else {**told, "device_memory_mb": device / 2**20}
 
 
 def run_all(jobs: Iterable[Job], tell: Callable[[str], None] = print) -> bool:

@@ -22,6 +22,8 @@ class Scores:
     deaths: float  # the frequency of death
     predicted: float  # the mean of the probabilities
     loss: float  # the mean of -log p(what happened)
+    ranking: float  # in per cent, how often one who dies is given more than one who survives
+    own_bar: float  # balanced accuracy where more than the mean of the probabilities is death
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
@@ -35,17 +37,36 @@ def weighted(probabilities: np.ndarray, weight: float) -> np.ndarray:
 def score(probabilities: np.ndarray, dead: np.ndarray) -> Scores:
     """Compares p(dead) with who died. A class that does not occur counts as fully right."""
     told = np.asarray(dead) == 1
-    said = np.asarray(probabilities) > THRESHOLD
+    given = np.asarray(probabilities)
+    said = given > THRESHOLD
     both = int(np.sum(said & told))
-    found = both / told.sum() if told.any() else 1.0
-    spared = np.sum(~said & ~told) / np.sum(~told) if not told.all() else 1.0
     wrong = int(np.sum(said != told))
-    p = np.clip(probabilities, 1e-6, 1 - 1e-6)
+    p = np.clip(given, 1e-6, 1 - 1e-6)
     return Scores(
-        balanced_accuracy=100 * float(found + spared) / 2,
+        balanced_accuracy=balanced_accuracy(said, told),
         f1=2 * both / (2 * both + wrong) if both + wrong else 1.0,
         n=len(told),
         deaths=float(told.mean()),
-        predicted=float(np.mean(probabilities)),
+        predicted=float(np.mean(given)),
         loss=float(-np.mean(np.where(told, np.log(p), np.log1p(-p)))),
+        ranking=ranking(given, told),
+        own_bar=balanced_accuracy(given > np.mean(given), told),
     )
+
+
+def balanced_accuracy(said: np.ndarray, told: np.ndarray) -> float:
+    """In per cent."""
+    found = np.mean(said[told]) if told.any() else 1.0
+    spared = np.mean(~said[~told]) if not told.all() else 1.0
+    return 50 * float(found + spared)
+
+
+def ranking(given: np.ndarray, told: np.ndarray) -> float:
+    """The area under the ROC curve, in per cent; ties count half."""
+    from scipy.stats import rankdata
+
+    dead, alive = int(told.sum()), int(np.sum(~told))
+    if not dead or not alive:
+        return 100.0
+    above = rankdata(given)[told].sum() - dead * (dead + 1) / 2
+    return 100 * float(above) / (dead * alive)

@@ -145,27 +145,31 @@ def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[s
             cells.append(f"{paper[setting][column]:.2f}" if setting in paper else "–")
         for record in records.values():
             values = over_seeds(record, set_name(setting, part), metric)
-            cells.append(_number(values, digits) if len(values) else "–")
+            cells.append(_number(values, digits))
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
 def _number(values: np.ndarray, digits: int) -> str:
+    if not len(values):
+        return "–"
     mean, error = mean_and_error(values)
     return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if np.isfinite(error) else "")
 
 
 def _costs(records: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| method | seeds | numbers learned | training (s) | peak memory (MB) | device |",
-        "|---|---:|---:|---:|---:|---|",
+        "| method | seeds | numbers learned | training (s) | memory (MB) | on GPU (MB) | device |",
+        "|---|---:|---:|---:|---:|---:|---|",
     ]
     for method, record in records.items():
         runs = list(record["seeds"].values())
-        trained = [r for r in runs if r["fit_seconds"] is not None]
-        seconds = f"{np.mean([r['fit_seconds'] for r in trained]):.0f}" if trained else "–"
-        memory = f"{np.mean([r['peak_memory_mb'] for r in runs]):.0f}"
+        seconds, memory, on_device = (
+            _number(np.array([r[name] for r in runs if name in r]), 0)
+            for name in ("fit_seconds", "peak_memory_mb", "device_memory_mb")
+        )
         device = ", ".join(sorted({r["device"] for r in runs}))
         count = runs[0]["parameters"]
-        lines.append(f"| {method} | {len(runs)} | {count} | {seconds} | {memory} | {device} |")
+        cells = (method, len(runs), count, seconds, memory, on_device, device)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines

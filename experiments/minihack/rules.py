@@ -127,19 +127,28 @@ class Rules:
     def name(self) -> str:
         return "nesymm"
 
+    @property
+    def inference(self) -> Inference:
+        """In training."""
+        return RaoBlackwellised(particles=self.particles)
+
     def settings(self) -> tuple[Setting, ...]:
         return SETTINGS
+
+    def model(self, train: Dataset, seed: int) -> nesymm.Model:
+        """What is fitted."""
+        return compile_model(train.grid, train.enemies, seed)
 
     def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedRules:
         terms = (LogEvidence(self.evidence), QueryLoss(QUERY, "dead", self.label))
         used = slice(self.sequences)
         steps = self.epochs * (len(train.dead[used]) // self.batch)
         fitted = fit(
-            compile_model(train.grid, train.enemies, seed),
+            self.model(train, seed),
             {**arrays(train, used), "dead": train.dead[used].astype(float)},
             validation={**arrays(validation), "dead": validation.dead.astype(float)},
             objective=[term for term in terms if term.weight > 0],
-            method=RaoBlackwellised(particles=self.particles),
+            method=self.inference,
             optimizer=optax.adam(optax.cosine_decay_schedule(self.rate, steps, 0.05)),
             clip=10.0,
             epochs=self.epochs,
@@ -147,34 +156,41 @@ class Rules:
             seed=seed,
             progress=progress,
         )
-        return TrainedRules(fitted.model, RaoBlackwellised(self.test_particles))
+        return self.trained(fitted.model)
 
     def load(self, path: str | Path = WEIGHTS) -> TrainedRules:
         """What was fitted before."""
         # Unchecked: another comment in the program would make it another program.
-        model = load_model(compile_model(), path, check=False)
+        return self.trained(load_model(compile_model(), path, check=False))
+
+    def trained(self, model: nesymm.Model) -> TrainedRules:
+        """How a fitted model is asked."""
         return TrainedRules(model, RaoBlackwellised(self.test_particles))
 
 
 @dataclass(frozen=True)
-class ExactRules:
-    """What `Rules` fitted, asked with exact inference.
+class ExactRules(Rules):
+    """The same with exact inference, also in training.
 
     With collisions the agent's path is uncertain, and the belief over agent, imp, turn and
     health is too large. Without, it is one over the imp and the health. For one imp only.
     """
 
-    folder: Path = WEIGHTS.parent  # where the weights are
+    epochs: int = 10
 
     @property
     def name(self) -> str:
         return "nesymm-exact"
 
+    @property
+    def inference(self) -> Inference:
+        return ExactForward()
+
     def settings(self) -> tuple[Setting, ...]:
         return tuple(setting for setting in SETTINGS if setting[2] == 1)
 
-    def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedRules:
-        """Nothing is fitted: the weights of `Rules` with this seed are read."""
-        path = self.folder / f"nesymm-{seed}.safetensors"
-        model = Rules().load(path).model.with_constants(collisions=0)
-        return TrainedRules(model, ExactForward(), batch=20)
+    def model(self, train: Dataset, seed: int) -> nesymm.Model:
+        return super().model(train, seed).with_constants(collisions=0)
+
+    def trained(self, model: nesymm.Model) -> TrainedRules:
+        return TrainedRules(model.with_constants(collisions=0), ExactForward(), batch=50)

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.minihack import harness as host
 from experiments.minihack.generative import figures as drawing
 from experiments.minihack.generative import unrolled
 from experiments.minihack.generative.classifier import (
@@ -32,24 +31,19 @@ from experiments.minihack.generative.training import (
     train,
 )
 from experiments.minihack.generative.transformer import Transformer
+from experiments.minihack.harness import memory
 from nesymm.errors import NesymmError
 
 FOLDER = Path(__file__).parent
-METHODS = ("nesymm", "deep-hmm", "transformer")
-STEPS = {"nesymm": 3000, "deep-hmm": 3000, "transformer": 10_000}
-RATES = {"nesymm": 0.01, "deep-hmm": 0.01, "transformer": 0.001}
+METHODS = ("nesymm", "nesymm-sampled", "deep-hmm", "transformer")
+STEPS = {"nesymm": 3000, "nesymm-sampled": 3000, "deep-hmm": 3000, "transformer": 10_000}
+RATES = {"nesymm": 0.01, "nesymm-sampled": 0.01, "deep-hmm": 0.01, "transformer": 0.001}
 SMALL = 4  # pixels along a cell
 
 
 def tell(line: str) -> None:
     """Progress goes beside the results."""
     print(line, file=sys.stderr, flush=True)
-
-
-def peak_memory() -> float:
-    """In MB: of the accelerator if there is one, else of this process."""
-    peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-    return host.peak_memory() if peak is None else peak / 2**20
 
 
 def scene_of(options: argparse.Namespace) -> Scene:
@@ -63,6 +57,17 @@ def make(name: str, scene: Scene) -> Method:
 def plan_of(name: str, options: argparse.Namespace) -> Plan:
     steps = options.steps if options.steps is not None else STEPS[name]
     return Plan(options.seeds, steps, options.batch, RATES[name])
+
+
+def command_of(name: str, options: argparse.Namespace) -> str:
+    """What to type to get the same again."""
+    seeds = ",".join(map(str, options.seeds))
+    words = ["python -m experiments.minihack.generative run", "--grid", options.grid]
+    words += ["--methods", name, "--seeds", seeds, "--batch", options.batch]
+    words += ["--small"] if options.small else []
+    words += ["--steps", options.steps] if options.steps is not None else []
+    words += ["--test", options.test] if options.test is not None else []
+    return " ".join(map(str, words))
 
 
 def file_name(name: str, scene: Scene) -> str:
@@ -133,32 +138,31 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         stem = file_name(name, scene)
         checkpoint = options.folder / "checkpoints" / f"{stem}.safetensors"
         progress = train(method, data, plan, checkpoint, options.minutes, tell)
-        peak = peak_memory()
+        used = memory()
         if progress.step < plan.steps:
             told[name] = {"steps": progress.step, "of": plan.steps}
             continue
         judge = classifier_of(scene, options.folder)
-        scores = {}
-        for index, seed in enumerate(plan.seeds):
-            networks = networks_of(progress, index)
-            save_networks(
-                options.folder / "weights" / f"{stem}-{seed}.safetensors", method, networks
-            )
-            scores[str(seed)] = record_of(method, networks, test, judge)
-            tell(f"{name}, seed {seed}: {scores[str(seed)]}")
+        scores: dict[str, Any] = {}
         record = {
-            "command": " ".join(["python -m experiments.minihack.generative", *sys.argv[1:]]),
+            "command": command_of(name, options),
             "device": jax.devices()[0].device_kind,
             "steps": plan.steps,
             "batch": plan.batch,
             "train_seconds_all_seeds": progress.seconds,
-            "peak_memory_mb": peak,
+            **used,
             "losses": progress.losses,
             "seeds": scores,
         }
         path = options.folder / "results" / f"{stem}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        for index, seed in enumerate(plan.seeds):
+            networks = networks_of(progress, index)
+            weights = options.folder / "weights" / f"{stem}-{seed}.safetensors"
+            save_networks(weights, method, networks)
+            scores[str(seed)] = record_of(method, networks, test, judge)
+            tell(f"{name}, seed {seed}: {scores[str(seed)]}")
+            path.write_text(json.dumps(record, indent=1) + "\n")
         told[name] = scores
     return told
 

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 
 CONTRAST = 10.0  # the agent differs little from the floor
+SHARP = 4
+LEAST_SCALE = -9.0  # before softplus; a scale of zero has no density
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,30 @@ def in_32_bits(networks: Any) -> Any:
 class Reader(eqx.Module):
     """From a picture [3, size, size] to `outputs` numbers: each cell by itself, then all.
 
-    It looks at what is different from `usual`, the mean of the first pictures.
+    It looks at what is different from `usual`, the mean of the first pictures, no closer than
+    `SHARP` pixels along a cell: more would tell it nothing, and a step of learning would change
+    what it says of a cell by as many times more.
     """
 
     usual: jax.Array
     cells: eqx.nn.Conv2d
     head: eqx.nn.Linear
+    blur: int = eqx.field(static=True)  # pixels along one that is looked at
 
     def __init__(self, scene: Scene, usual: Any, outputs: int, width: int = 16, *, key: Any):
         first, second = jax.random.split(key)
-        p = scene.pixels
+        p = min(scene.pixels, SHARP)
         self.usual = jnp.asarray(usual)
+        self.blur = scene.pixels // p
         self.cells = eqx.nn.Conv2d(3, width, p, stride=p, key=first)
         self.head = eqx.nn.Linear(width * scene.side**2, outputs, key=second)
 
     def __call__(self, picture: Any) -> Any:
         picture = jnp.asarray(picture, self.usual.dtype)
         news = CONTRAST * (picture - jax.lax.stop_gradient(self.usual))
-        return self.head(jnp.ravel(jax.nn.silu(self.cells(news))))
+        size = news.shape[-1] // self.blur
+        seen = news.reshape(3, size, self.blur, size, self.blur).mean(axis=(2, 4))
+        return self.head(jnp.ravel(jax.nn.silu(self.cells(seen))))
 
 
 class Detector(eqx.Module):
@@ -88,62 +96,82 @@ class Encoder(eqx.Module):
 
     def __init__(self, scene: Scene, usual: Any, *, key: Any):
         reader = Reader(scene, usual, 4, width=32, key=key)
-        # The scales begin small: what is drowned in noise is not learned to be read.
+        # The scales begin small and the means far apart: what is drowned in noise is not learned
+        # to be read.
+        means, scales = jnp.array([1, 1, 0, 0]), jnp.array([0, 0, 1, 1])
         self.reader = eqx.tree_at(
-            lambda r: r.head.bias, reader, reader.head.bias - jnp.array([0, 0, 3, 3])
+            lambda r: (r.head.weight, r.head.bias),
+            reader,
+            (reader.head.weight * (1 + 9 * means)[:, None], reader.head.bias - 3 * scales),
         )
 
     def __call__(self, picture: Any, k: int) -> Any:
-        return self.reader(picture).reshape(2, 2)[:, k - 1]
+        mean, scale = self.reader(picture).reshape(2, 2)[:, k - 1]
+        return jnp.stack([mean, jnp.logaddexp(scale, LEAST_SCALE)])
 
 
 class Tiles(eqx.Module):
-    """From features of each cell [features, side, side] to a picture: every cell a tile."""
+    """From features of each cell [features, side, side] to layers of a picture, from 0 to 1."""
 
     paint: eqx.nn.Linear
     pixels: int = eqx.field(static=True)
 
-    def __init__(self, features: int, pixels: int, *, key: Any):
-        self.paint = eqx.nn.Linear(features, 3 * pixels * pixels, key=key)
+    def __init__(self, features: int, pixels: int, layers: int = 3, *, key: Any):
+        self.paint = eqx.nn.Linear(features, layers * pixels * pixels, key=key)
         self.pixels = pixels
 
     def __call__(self, features: Any) -> Any:
         side, p = features.shape[-1], self.pixels
         colours = jnp.einsum("of,fyx->oyx", self.paint.weight, jax.nn.silu(features))
-        tiles = (colours + self.paint.bias[:, None, None]).reshape(3, p, p, side, side)
-        return jax.nn.sigmoid(tiles.transpose(0, 3, 1, 4, 2).reshape(3, side * p, side * p))
+        tiles = (colours + self.paint.bias[:, None, None]).reshape(-1, p, p, side, side)
+        return jax.nn.sigmoid(tiles.transpose(0, 3, 1, 4, 2).reshape(-1, side * p, side * p))
 
 
 class Decoder(eqx.Module):
     """The picture of an agent in row `r` and column `c` of a room that `b1` and `b2` describe.
 
-    Rows and columns, from `lowest` on, are only names: what they mean in the picture is learned.
+    The agent is drawn over the room. It looks the same wherever it is: what is seen of it in a
+    cell depends on how far the cell is from row `r` and column `c`, counted from a corner of the
+    picture. How it looks, and how far from the corner row 1 and column 1 are, is learned.
     """
 
-    rows: jax.Array
-    columns: jax.Array
-    scenery: eqx.nn.MLP
-    tiles: Tiles
-    lowest: int = eqx.field(static=True)
+    agent: jax.Array  # features by distance, in rows and columns
+    agent_tiles: Tiles  # three colours, and how much of what is behind is hidden
+    room: jax.Array  # features of the cells
+    scenery: eqx.nn.MLP  # those that are different in this room
+    room_tiles: Tiles
+    rows: int = eqx.field(static=True)
 
-    def __init__(
-        self, rows: int, lowest: int, scene: Scene, features: int = 16, width: int = 64, *, key: Any
-    ):
-        keys = jax.random.split(key, 4)
-        shape = (features, scene.side, scene.side)
-        self.rows = 0.1 * jax.random.normal(keys[0], (rows, *shape))
-        self.columns = 0.1 * jax.random.normal(keys[1], (rows, *shape))
-        self.scenery = eqx.nn.MLP(
-            2, features * scene.side**2, width, 2, activation=jax.nn.silu, key=keys[2]
-        )
-        self.tiles = Tiles(features, scene.pixels, key=keys[3])
-        self.lowest = lowest
+    def __init__(self, rows: int, scene: Scene, features: int = 16, width: int = 64, *, key: Any):
+        keys = jax.random.split(key, 5)
+        reach = scene.side + rows - 1
+        # Small: what walks have in common is to decide where the agent is, not chance.
+        self.agent = 0.01 * jax.random.normal(keys[0], (features, reach, reach))
+        self.agent_tiles = Tiles(features, scene.pixels, layers=4, key=keys[1])
+        self.room = 0.1 * jax.random.normal(keys[2], (features, scene.side, scene.side))
+        self.scenery = eqx.nn.MLP(4, features, width, 2, activation=jax.nn.silu, key=keys[3])
+        self.room_tiles = Tiles(features, scene.pixels, key=keys[4])
+        self.rows = rows
 
     def __call__(self, r: Any, c: Any, b1: Any, b2: Any) -> Any:
-        agent = self.rows[r - self.lowest] + self.columns[c - self.lowest]
+        features, side, _ = self.room.shape
+        corner = (0, self.rows - r, self.rows - c)
+        agent = self.agent_tiles(jax.lax.dynamic_slice(self.agent, corner, (features, side, side)))
+        behind = self.room_tiles(self.room + self.described(b1, b2))
+        return agent[3] * agent[:3] + (1 - agent[3]) * behind
+
+    def described(self, b1: Any, b2: Any) -> Any:
+        """What two numbers add to the features of each cell."""
+        side = self.room.shape[-1]
+        place = (jnp.arange(side) - (side - 1) / 2).astype(self.room.dtype)
         # The program may compute in 64 bits; drawing needs no more than the weights have.
-        room = self.scenery(jnp.stack([b1, b2]).astype(agent.dtype)).reshape(agent.shape)
-        return self.tiles(room + agent)
+        code = [jnp.asarray(b, self.room.dtype) for b in (b1, b2)]
+
+        def cell(y: Any, x: Any) -> Any:
+            return self.scenery(jnp.stack([*code, y, x]))
+
+        of_row = jax.vmap(cell, in_axes=(None, 0), out_axes=-1)
+        return jax.vmap(of_row, in_axes=(0, None), out_axes=-2)(place, place)
 
 
 class Moves(eqx.Module):
@@ -162,7 +190,9 @@ class Moves(eqx.Module):
 
     def __call__(self, r: Any, c: Any, action: Any) -> Any:
         one_hot = jax.nn.one_hot
-        x = jnp.concatenate([one_hot(r, self.rows), one_hot(c, self.rows), one_hot(action, 4)])
+        x = jnp.concatenate(
+            [one_hot(r - 1, self.rows), one_hot(c - 1, self.rows), one_hot(action, 4)]
+        )
         for layer in self.layers[:-1]:
             x = jax.nn.silu(layer(x))
         return self.layers[-1](x).reshape(self.rows, self.rows)

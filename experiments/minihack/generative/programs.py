@@ -1,7 +1,7 @@
 """Methods that are programs: the rules (`agent.nsl`) and the Deep-HMM (`deep_hmm.nsl`).
 
 Both are trained by the evidence lower bound. The background is drawn from its guide; where the
-agent is is summed out exactly.
+agent is is summed out exactly, or drawn by particles for comparison (`nesymm-sampled`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import numpy as np
 import nesymm
 from experiments.minihack.generative.networks import Decoder, Detector, Encoder, Moves, Scene
 from nesymm.filtering.data import prepare
-from nesymm.filtering.methods import ExactForward
+from nesymm.filtering.methods import ExactForward, RaoBlackwellised
+from nesymm.filtering.methods import Method as Inference
 from nesymm.generation import Generated
 
 FOLDER = Path(__file__).parent
 EXACT = ExactForward(draws=1)
+SAMPLED = RaoBlackwellised(particles=10)
 
 
 def given_actions(actions: Any) -> np.ndarray:
@@ -43,33 +45,43 @@ class ProgramMethod:
 
         In much noise many walks explain the pictures, and what the walls do to them decides; with
         little noise from the start, the first walk that is found somewhat right is never left.
-        A cell says as much whatever its number of pixels.
+        So it falls slowly. A cell says as much whatever its number of pixels.
         """
-        return 0.025 * self.scene.pixels * 10 ** jnp.maximum(0.0, 1 - 2 * progress)
+        return 0.025 * self.scene.pixels * 25 ** jnp.maximum(0.0, 1 - progress / 0.8)
 
     # ------------------------------------------------------------ networks
 
     @property
+    def ruled(self) -> bool:
+        """Whether the rules are known."""
+        return self.name != "deep-hmm"
+
+    @property
     def rows(self) -> int:
-        """How many rows and columns the program tells apart, and the first of them."""
-        return self.scene.grid if self.name == "nesymm" else self.scene.side
+        """How many rows and columns the program tells apart."""
+        return self.scene.grid if self.ruled else self.scene.side
+
+    @property
+    def inference(self) -> Inference:
+        """In training."""
+        return SAMPLED if self.name == "nesymm-sampled" else EXACT
 
     def init(self, key: Any, usual: Any) -> dict[str, Any]:
         """Fresh networks."""
         keys = jax.random.split(key, 4)
-        ruled = self.name == "nesymm"
         found: dict[str, Any] = {
             "detector": Detector(self.rows, self.scene, usual, key=keys[0]),
             "encoder": Encoder(self.scene, usual, key=keys[1]),
-            "decoder": Decoder(self.rows, int(ruled), self.scene, key=keys[2]),
+            "decoder": Decoder(self.rows, self.scene, key=keys[2]),
         }
-        return found if ruled else found | {"moves": Moves(self.rows, key=keys[3])}
+        return found if self.ruled else found | {"moves": Moves(self.rows, key=keys[3])}
 
     @cached_property
     def model(self) -> nesymm.Model:
         """The program, compiled, without networks."""
-        path = FOLDER / ("agent.nsl" if self.name == "nesymm" else "deep_hmm.nsl")
-        constants = {"n": self.scene.grid, "pixels": self.scene.size}
+        path = FOLDER / ("agent.nsl" if self.ruled else "deep_hmm.nsl")
+        rows = "n" if self.ruled else "side"
+        constants = {rows: self.rows, "pixels": self.scene.size}
         return nesymm.compile(path.read_text(), name=path.name, constants=constants)
 
     def with_networks(self, networks: Mapping[str, Any]) -> nesymm.Model:
@@ -96,7 +108,7 @@ class ProgramMethod:
             "static": {"first": (images[:, 0],), "noise": (jnp.full(n, noise),)},
             "last": jnp.full(n, frames - 1),
         }
-        found = self.model._filter(EXACT).estimate(
+        found = self.model._filter(self.inference).estimate(
             prepare(self.model.step, blank), arrays, {}, networks, key, "surrogate", True, True
         )
         return -(noise**2) * jnp.mean(found.log_evidence) / images[0].size
