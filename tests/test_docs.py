@@ -6,7 +6,8 @@ A program is a fence of language `prolog` with a comment before it:
 
 Options, in JSON: `horizon`, `data`, `inputs`, `parameters`, `constants`, `networks` (a name and
 what the network always returns), `engine="exact"` for continuous programs without time,
-`compile` to stop after compiling, `nest` (« and » stand for that many `f(` and `)`), and, instead
+`engine="filter"` for what is refused when data are there, `compile` to stop after compiling,
+`nest` (« and » stand for that many `f(` and `)`), and, instead
 of a program's text, `encoding` (the text is written to a file and read back) or `file` (a file
 that is read).
 
@@ -126,6 +127,8 @@ def _compile(example: Example) -> Any:
         return read(name)
     if options.get("engine") == "exact" and example.expected("error:"):
         return nesymm.compile(example.text, name=name).infer()
+    if options.get("engine") == "filter":
+        return nesymm.compile(example.text, name=name).filter(options["data"])
     nest = options.get("nest", 0)
     text = example.text.replace("«", "f(" * nest).replace("»", ")" * nest)
     return compile_step(text, name, options.get("constants"))

@@ -15,7 +15,8 @@ from nesymm.compiler.types import INF, Int, Real, Type
 class Family:
     """`params` are the names of the parameters; `value` is the type of a draw, or None
     where it depends on the parameters. `constraints` say what a network's outputs are
-    mapped to: real, positive, unit (0..1) or simplex."""
+    mapped to: real, positive, unit (0..1) or simplex; what is fixed, and a covariance, cannot
+    come from a network."""
 
     name: str
     params: tuple[str, ...]
@@ -26,6 +27,11 @@ class Family:
     @property
     def finite(self) -> bool:
         return self.name in ("bernoulli", "categorical", "uniform_int", "binomial")
+
+    @property
+    def from_network(self) -> bool:
+        """Whether one network can give all parameters."""
+        return not {"fixed", "covariance"} & {*self.constraints}
 
 
 _ALL = [
@@ -59,7 +65,7 @@ _ALL = [
         "multivariate_normal",
         ("mean", "covariance"),
         None,
-        ("real", "fixed"),
+        ("real", "covariance"),
         "multivariate_normal([0, 0], [[1, 0], [0, 1]])",
     ),
 ]

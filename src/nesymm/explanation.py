@@ -18,13 +18,14 @@ import numpy as np
 from nesymm.compiler.clauses import ChoiceLit, Clauses
 from nesymm.compiler.expr import Axis
 from nesymm.compiler.ground import ground
-from nesymm.compiler.interpret import Key, State, World, active, places
+from nesymm.compiler.interpret import Key, State, World, active, anything, places
 from nesymm.compiler.runtime import Compound, map_symbols, show
 from nesymm.compiler.step import QueryDecl, StepProgram
 from nesymm.compiler.types import Bool, Tensor, domain
 from nesymm.errors import ProgramError
 from nesymm.filtering.data import Sequences, prepare, wanted
-from nesymm.generation import Generated, decode
+from nesymm.filtering.trajectories import decode
+from nesymm.generation import Generated
 from nesymm.language.pprint import pprint
 from nesymm.language.program import (
     At,
@@ -208,7 +209,7 @@ class _Replayed(World):
         if (name, key) not in self.drawn:
             variable = self.variables[name]
             if not self.value(variable.guard, dict(zip(variable.axes, key, strict=True))):
-                return variable.support[0] if variable.support else 0.0
+                return variable.support[0] if variable.support else anything(variable.type)
             self.drawn[name, key] = self.choose(variable, key, ())
         return self.drawn[name, key]
 

@@ -21,7 +21,7 @@ import numpy as np
 from nesymm.compiler.expr import TRUE, Axis, Expr
 from nesymm.compiler.runtime import show
 from nesymm.compiler.step import ObservationDecl, RandomVariable, StepProgram
-from nesymm.compiler.types import Bool, Enum, Int, Real, Tensor, Type, domain
+from nesymm.compiler.types import Bool, Tensor, Type
 from nesymm.errors import NesymmError
 from nesymm.exact.montecarlo import make_distribution
 from nesymm.exact.named import Named, apply, expand
@@ -36,10 +36,15 @@ from nesymm.filtering.plan import places
 from nesymm.filtering.questions import Question
 from nesymm.filtering.state import LANES
 from nesymm.filtering.step import ParticleStep
+from nesymm.filtering.trajectories import decode
 from nesymm.filtering.world import Binding, Moment, Tables, World
 
 if TYPE_CHECKING:
     from nesymm.model import Model
+
+
+# Tensors with at most this many entries are written out as lists.
+_SHOWN = 16
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,11 @@ class Generated:
 
     All arrays are [batch, trajectory, step, axes…]. `values` holds the state (fields of fluents
     under `name.present` and `name.0`, `name.1`, …) and the random variables under their names;
-    terms are positions in their domain. `observed` holds what `observe/1` reads, as `filter`
-    takes it: given or generated, NaN where there is none. `asked` holds the truth of the queries
-    (without the step axis where a query is about one step). `lengths` counts the steps of each
-    sequence. `undrawn` names the variables that nothing reads at step 0, and at later steps:
-    their values there are blanks.
+    terms are positions in their domain, the entries of a tensor come behind. `observed` holds
+    what `observe/1` reads, as `filter` takes it: given or generated, NaN where there is none.
+    `asked` holds the truth of the queries (without the step axis where a query is about one
+    step). `lengths` counts the steps of each sequence. `undrawn` names the variables that nothing
+    reads at step 0, and at later steps: their values there are blanks.
     """
 
     model: Model = field(repr=False)
@@ -133,6 +138,7 @@ class Generated:
             array = self.observed[observation.name]
             types = _types(observation)
             if any(isinstance(t, Tensor) for t in types):
+                yield from self._seen_tensors(observation, at)
                 continue
             for index, key in _elements(observation.axes):
                 found = np.atleast_1d(array[(*at, *index)])
@@ -143,6 +149,14 @@ class Generated:
                     yield _atom(observation.name, key, terms, positions)
                 elif found[0]:
                     yield _atom(observation.name, key, [], positions)
+
+    def _seen_tensors(self, observation: ObservationDecl, at: tuple[int, ...]) -> Iterator[str]:
+        (type_,) = _types(observation)
+        for index, key in _elements(observation.axes):
+            found = self.observed[observation.name][(*at, *index)]
+            if found.size <= _SHOWN and not np.isnan(found).any():
+                terms = [decode(type_, found)]
+                yield _atom(observation.name, key, terms, _value_positions(self.model))
 
     def _answers(self, at: tuple[int, ...]) -> Iterator[str]:
         for name, array in self.asked.items():
@@ -378,7 +392,7 @@ class _Step:
         if variable.finite:
             return self.step._draw_finite(low, variable, key, dims)
         shape = self.step.settings.shape(dims)
-        if isinstance(variable.type, Tensor):
+        if isinstance(variable.type, Tensor) and variable.family != "multivariate_normal":
             return _mean(low, variable, dims, shape)
         return draw_infinite(low, variable, key, dims, shape)
 
@@ -401,15 +415,12 @@ class _Step:
 
 
 def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, ...]) -> Named:
-    """The mean of a tensor: noise in every pixel would only hide the picture."""
+    """The mean of a picture: noise in every pixel would only hide it."""
     import numpyro.distributions as dist
 
     params, family = family_params(
         low, variable, variable.params, variable.guard is not TRUE, variable.family, variable.neural
     )
-    if family == "multivariate_normal":
-        array = expand(jnp, params[0], dims)
-        return Named(jnp.broadcast_to(array, (*shape, *array.shape[len(dims) :])), dims)
     lined = [expand(jnp, p, dims) for p in params]
     event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in lined))
     wide = [
@@ -425,19 +436,10 @@ def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, 
 
 
 def _where(mask: Named | None, a: Named, b: Named | None) -> Named:
-    """a where the mask holds (None: everywhere), else b; pixels behind are carried along."""
+    """a where the mask holds (None: everywhere), else b."""
     if mask is None or b is None:
         return a
-    behind = max(a.array.ndim - len(a.dims), b.array.ndim - len(b.dims))
-
-    def one(m: Any, x: Any, y: Any) -> Any:
-        return jnp.where(*(_deep(v, m.ndim + behind) for v in (m, x, y)))
-
-    return apply(jnp, one, mask, a, b)
-
-
-def _deep(array: Any, ndim: int) -> Any:
-    return array.reshape(*array.shape, *(1,) * (ndim - array.ndim))
+    return apply(jnp, jnp.where, mask, a, b)
 
 
 def _lined(array: Any, axes: tuple[Axis, ...]) -> Named:
@@ -461,20 +463,6 @@ def _is_field(name: str, slots: set[str]) -> bool:
 
 
 # ---------------------------------------------------------------- words
-
-
-def decode(type_: Type, code: Any) -> Any:
-    """The term that a number in an array stands for."""
-    match type_:
-        case Enum():
-            return domain(type_)[int(code)]
-        case Bool():
-            return bool(code)
-        case Int():
-            return int(code)
-        case Real():
-            return float(code)
-    return code
 
 
 def _types(observation: ObservationDecl) -> tuple[Type, ...]:
@@ -501,12 +489,23 @@ def _atom(name: str, key: tuple, found: list, positions: Mapping[str, frozenset[
     """An atom from its keys (fixed ones stand in the name) and its values."""
     base, _, fixed = name.partition("(")
     keys = ([fixed.removesuffix(")")] if fixed else []) + [show(k) for k in key]
-    values = [f"{v:.6g}" if isinstance(v, float) else show(v) for v in found]
+    values = [_word(v) for v in found]
     out: list[str] = []
     while keys or values:
         due = len(out) in positions.get(base, frozenset()) or not keys
         out.append(values.pop(0) if values and due else keys.pop(0))
     return f"{base}({','.join(out)})" if out else base
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple) and value and isinstance(value[0], float | tuple):
+        shape = np.shape(value)
+        if np.prod(shape) > _SHOWN:
+            return f"tensor{list(shape)}"
+        return f"[{','.join(map(_word, value))}]"
+    return show(value)
 
 
 __all__ = ["Generated", "decode", "generate"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import nesymm
+from nesymm.filtering.methods import Bootstrap
 from nesymm.filtering.result import FilterError
 
 STAYS = "0.5::x@0. x@t :- x@(t-1). 0.5::w@t. observe(x@t). observe(w@t). query(x@t)."
@@ -29,3 +32,106 @@ def test_a_misspelt_choice_is_refused() -> None:
 def test_one_sequence_without_a_batch_axis_gets_the_cure() -> None:
     with pytest.raises(nesymm.NesymmError, match=r"x\[None\]"):
         nesymm.compile(STAYS).filter({"x": np.ones(3), "w": np.ones(3)})
+
+
+# --- rules that break --------------------------------------------------------------------
+
+RISES = """
+:- domain(level/1, 1, 0..2).
+level(0)@0.
+level(L + D)@t :- level(L)@(t-1), rise(D)@t.
+rise(D)@t ~ uniform_int(0, 1).
+over@t :- level(L)@(t-1), rise(D)@t, L + D > 2.
+0.5::z@t :- level(2)@t.
+0.2::z@t.
+observe(z@t).
+query(level(2)@t).
+"""
+
+
+@pytest.mark.parametrize("method", ["exact", "rao-blackwellised"])
+def test_where_a_rule_breaks_there_is_no_log_evidence_to_learn_from(method: str) -> None:
+    model = nesymm.compile(RISES)
+    data, length = {"z": np.ones((2, 5))}, np.array([5, 3])  # three rises need three steps
+    told = model.log_evidence(data, method=method, length=length, key=jax.random.key(0))
+    assert np.isnan(told[0])
+    short = model.log_evidence({"z": np.ones((1, 3))}, method="exact")
+    np.testing.assert_allclose(told[1], short[0], atol=1e-5 if method == "exact" else 0.3)
+
+
+@pytest.mark.parametrize(
+    ("verb", "method"),
+    [
+        ("smooth", "exact"),
+        ("smooth", "bootstrap"),
+        ("trajectories", "exact"),
+        ("trajectories", "rao-blackwellised"),
+        ("generate", "exact"),
+    ],
+)
+def test_a_broken_rule_is_never_answered(verb: str, method: str) -> None:
+    model = nesymm.compile(RISES)
+    with pytest.raises(
+        FilterError, match=r"sequence 0, step 3: level/1 leaves its domain int 0\.\.2"
+    ):
+        getattr(model, verb)({"z": np.ones((1, 5))}, method=method)
+
+
+def test_a_stream_stops_where_a_rule_breaks() -> None:
+    stream = nesymm.compile(RISES).stream(method="exact")
+    for _ in range(3):
+        stream.update({"z": [1]})
+    with pytest.raises(FilterError, match="sequence 0, step 3: level/1 leaves its domain"):
+        stream.update({"z": [1]})
+
+
+@pytest.mark.parametrize("resample_below", [0, 0.5])
+def test_a_particle_without_weight_breaks_no_rule(resample_below: float) -> None:
+    """That the level stays inside is observed: what a bootstrap filter drew beside it is void."""
+    model = nesymm.compile(RISES + "observe(over@t, false).")
+    data = {"z": np.ones((1, 6))}
+    n = 4000
+    method = Bootstrap(particles=n, resample_below=resample_below)
+    exact = model.filter(data, method="exact").filtered["level(2)@t"]
+    found = model.filter(data, method=method)
+    error = np.sqrt(exact * (1 - exact) / found.effective)
+    np.testing.assert_array_less(np.abs(found.filtered["level(2)@t"] - exact), 5 * error + 1e-6)
+
+
+# --- networks and numbers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outputs", "clause"),
+    [
+        (2, "x(V)@t ~ normal(f(image@t))."),
+        (1, "x@t ~ bernoulli(f(image@t))."),
+        (3, "x(V)@t ~ categorical(f(image@t), [1, 2, 3])."),
+    ],
+)
+def test_a_network_gives_as_many_outputs_as_declared(outputs: int, clause: str) -> None:
+    program = f":- network(f, {outputs}). :- input(image@t). {clause} observe(x@t)."
+    model = nesymm.compile(program, networks={"f": lambda image: jnp.zeros(4)})
+    wanted = rf"the network f gave outputs of shape \(4,\), {outputs} are needed"
+    with pytest.raises(nesymm.NesymmError, match=wanted):
+        model.filter({"image": np.ones((1, 2, 3)), "x": np.ones((1, 2))})
+
+
+def test_at_least_one_trajectory() -> None:
+    with pytest.raises(nesymm.NesymmError, match="count: expected at least 1, received -1"):
+        nesymm.compile(STAYS).trajectories({"x": np.ones((1, 3))}, -1)
+
+
+def test_a_refusal_names_what_is_too_large() -> None:
+    """Eight things with a colour now and one before: that is 4 to the power of 16."""
+    model = nesymm.compile("""
+        thing(E) :- between(1, 8, E).
+        colour(E, C)@t ~ uniform_int(1, 4) :- thing(E).
+        same@t :- thing(E), colour(E, 1)@t, thing(F), F > E, colour(F, 1)@(t-1).
+        observe(same@t).
+        query(same@T).
+    """)
+    with pytest.raises(
+        nesymm.NesymmError, match=r"hang together .*: .*colour\[\d\] \(\d+\), colour"
+    ):
+        model.filter({"same": np.ones((1, 3))}, method="exact")

@@ -32,6 +32,7 @@ from random_programs import Case, temporal
 import nesymm
 from nesymm.errors import NesymmError
 from nesymm.exact.families import log_density, log_masses
+from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.methods import Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.filtering.particles import plans
 
@@ -67,6 +68,15 @@ def exact_evidence(model: Any, data: Mapping[str, Any], horizon: int | None = No
         )
 
     return evidence
+
+
+def fits(evidence: Callable, model: Any) -> bool:
+    """Whether exact inference does not refuse a program because its tables are too large."""
+    try:
+        jax.eval_shape(evidence, numbers(model.parameters))
+    except TooLarge:
+        return False
+    return True
 
 
 def evidence_slopes(
@@ -188,6 +198,7 @@ def check_exact(case: Case) -> None:
     assume(model.parameters)
     event(f"{len(model.parameters)} parameters")
     evidence = exact_evidence(model, case.data, case.horizon)
+    assume(fits(evidence, model))
     like_differences(evidence, numbers(model.parameters))
 
 
@@ -309,6 +320,7 @@ def check_unbiased(case: Case, method: Method) -> None:
     model = nesymm.compile(learnable(case.source))
     assume(model.parameters)
     truth = exact_evidence(model, case.data, case.horizon)
+    assume(fits(truth, model))
     unbiased(model, case.data, truth, method, horizon=case.horizon)
 
 

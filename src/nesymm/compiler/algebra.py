@@ -23,6 +23,7 @@ from nesymm.compiler.types import (
     Enum,
     Int,
     Real,
+    Tensor,
     Type,
     contains,
 )
@@ -45,6 +46,35 @@ def const(value: Any) -> Expr:
 
 def is_const(expr: Expr) -> bool:
     return expr.op == "const"
+
+
+def vector(entries: Sequence[Expr]) -> Expr:
+    """Numbers as one tensor; vectors as the rows of one."""
+    inner = entries[0].type
+    rest = inner.shape or () if isinstance(inner, Tensor) else ()
+    return make("vector", tuple(entries), type_=Tensor((len(entries), *rest)))
+
+
+def item(tensor: Expr, index: int) -> Expr:
+    """An entry of a tensor whose shape is known."""
+    assert isinstance(tensor.type, Tensor)
+    assert tensor.type.shape
+    if tensor.op == "vector":
+        return tensor.args[index]
+    rest = tensor.type.shape[1:]
+    return make("item", (tensor,), index, Tensor(rest) if rest else Real())
+
+
+def whole_vector(entries: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The vector itself in the place of all its entries in order; else the same."""
+    if not entries or entries[0].op != "item":
+        return entries
+    (source,) = entries[0].args
+    assert isinstance(source.type, Tensor)
+    whole = source.type.shape == (len(entries),) and all(
+        e.op == "item" and e.args == (source,) and e.data == i for i, e in enumerate(entries)
+    )
+    return (source,) if whole else entries
 
 
 def axis_value(axis: Axis) -> Expr:
@@ -236,7 +266,10 @@ def tighten(lo: float, hi: float, admits: int, value: float, whole: bool) -> tup
 
 
 def eq(a: Expr, b: Expr) -> Expr:
-    """Equality of two values: of two numbers, two terms, two truth values."""
+    """Equality of two values: of two numbers, two terms, two truth values.
+
+    That of two tensors is refused when the program is complete.
+    """
     if a is b:
         return TRUE
     if is_const(a) and not is_const(b):
@@ -261,7 +294,7 @@ def eq(a: Expr, b: Expr) -> Expr:
             return TRUE
         if isinstance(ta, Int) and is_const(b) and b.data != int(b.data):
             return FALSE
-    else:
+    elif not (isinstance(ta, Tensor) and isinstance(tb, Tensor)):
         return FALSE
     if a.op == "number" and is_const(b):
         return a.args[0] if b.data == 1 else not_(a.args[0])

@@ -12,6 +12,7 @@ from nesymm.compiler.algebra import (
     const,
     eq,
     is_const,
+    item,
     le,
     lt,
     not_,
@@ -103,6 +104,8 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
             return reduce_(node.op, node.data, *args)
         case "lookup":
             return lookup(node.data, *args)
+        case "item":
+            return item(args[0], node.data)
         case op if op in UNARY or op in BINARY:
             return arithmetic(op, *args)
     return make(node.op, args, node.data, node.type)

@@ -421,8 +421,9 @@ class Engine:
             env, condition = pending.pop()
             try:
                 for new, extra in self.host.builtin(lit, env):
-                    if extra.op == "eq":
-                        self.equalities.setdefault(extra, lit.span)
+                    test = extra.args[0] if extra.op == "not" else extra
+                    if test.op == "eq":
+                        self.equalities.setdefault(test, lit.span)
                     yield new, and_(condition, extra)
             except NeedsUnfolding as needed:
                 value = needed.value

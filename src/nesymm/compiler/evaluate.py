@@ -218,6 +218,8 @@ def _what(value: Any) -> str:
 def _number_cure(value: Any) -> str:
     if type(value) is tuple:
         return "take an item out with member/2 or nth1/3, or use length/2 or sum_list/2"
+    if isinstance(value, Expr) and isinstance(value.type, Tensor):
+        return "take the entries of a vector apart, as in `V = [X, Y]`, or use distance/3"
     if isinstance(value, str):
         return "a constant is declared with `:- const(name, value).`, a variable begins upper-case"
     return "compare terms with `=` and `\\=`"

@@ -20,6 +20,8 @@ array, one element per value of its free axes. Reductions bind an axis.
 | and, or, not, eq, lt, le | operands | | |
 | add … | operands | | arithmetic |
 | number | condition | | 1 where the condition holds, else 0 |
+| vector | numbers, or vectors | | a tensor that has them as its entries |
+| item | tensor | index | an entry of a tensor |
 | case | c1, v1, c2, v2, … | | the value of the first condition that holds |
 | any | condition | Axis | whether the condition holds anywhere along the axis |
 | sum, min, max | condition, value | Axis | over the places where the condition holds |

@@ -24,7 +24,7 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
-from nesymm.compiler.types import Int, Real, domain
+from nesymm.compiler.types import Int, Real, Tensor, domain
 from nesymm.errors import Span
 from nesymm.language.program import CheckedProgram
 
@@ -268,9 +268,18 @@ def _mark_deterministic(step: StepProgram) -> StepProgram:
 
 def _refuse_equalities(step: StepProgram, equalities: dict[Expr, Span | None]) -> None:
     """A continuous value is never exactly equal to another: such a test is a mistake."""
-    continuous = {v.name for v in step.variables if not v.finite and isinstance(v.type, Real)}
+    continuous = {
+        v.name for v in step.variables if not v.finite and isinstance(v.type, Real | Tensor)
+    }
     uncertain = {s.name for s in step.slots if not s.deterministic}
     for node in step.nodes():
+        if node.op == "eq" and isinstance(node.args[0].type, Tensor):
+            fail(
+                "E311",
+                "two tensors are tested for equality",
+                equalities.get(node),
+                "compare how far they are apart: `distance(P, Q, D), D < 0.1`",
+            )
         if node.op != "eq" or not all(isinstance(a.type, Int | Real) for a in node.args):
             continue
         if not any(isinstance(a.type, Real) for a in node.args):
@@ -280,7 +289,7 @@ def _refuse_equalities(step: StepProgram, equalities: dict[Expr, Span | None]) -
             carried = (
                 below.op == "slot"
                 and below.data[0] in uncertain
-                and isinstance(below.type, Real)
+                and isinstance(below.type, Real | Tensor)
                 and _carries_continuous(step, below.data[0], continuous)
             )
             if random or carried:
@@ -301,10 +310,10 @@ def _carries_continuous(step: StepProgram, slot: str, continuous: set[str]) -> b
         if name in seen:
             continue
         seen.add(name)
-        for node in postorder(v for v in by_name[name].values if isinstance(v.type, Real)):
+        for node in postorder(v for v in by_name[name].values if isinstance(v.type, Real | Tensor)):
             if node.op == "rv" and node.data in continuous:
                 return True
-            if node.op == "slot" and isinstance(node.type, Real):
+            if node.op == "slot" and isinstance(node.type, Real | Tensor):
                 pending.append(node.data[0])
     return False
 
@@ -315,8 +324,17 @@ def _check_continuous_evidence(step: StepProgram) -> None:
     for observation in step.observations:
         for branch in observation.branches:
             for value in branch.values:
-                if value.op in ("rv", "item"):
+                if value.op == "rv":
                     continue
+                if value.op == "item" or isinstance(value.type, Tensor):
+                    fail(
+                        "E311",
+                        "the observed value is a part of a vector, or carried from an earlier "
+                        "step, so it has no density of its own here",
+                        observation.span,
+                        "observe the vector itself where it is drawn, or draw the observed one "
+                        "with `~`",
+                    )
                 below = [n for n in postorder((value,)) if n.op == "rv" and n.data in continuous]
                 if below and not isinstance(value.type, Int):
                     fail(

@@ -23,6 +23,7 @@ from nesymm.compiler.runtime import (
     atoms_of,
     axes_of,
     bare,
+    entries_of,
     is_ground,
     is_operation,
     key_of,
@@ -32,7 +33,7 @@ from nesymm.compiler.runtime import (
     unify,
 )
 from nesymm.compiler.summary import by_list, certain, fold, summarise
-from nesymm.compiler.types import INF, Int, Real, is_finite
+from nesymm.compiler.types import INF, Int, Real, Tensor, is_finite
 from nesymm.errors import Span
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def _compare(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
             )
         terms.append(host.evaluator.value(term, lit.span, lit.timed))
     a, b = terms
-    if lit.name in ("=:=", "=\\=") and (_is_term(a) or _is_term(b)):
+    terms_only = not any(isinstance(x, Expr) and isinstance(x.type, Tensor) for x in terms)
+    if lit.name in ("=:=", "=\\=") and terms_only and (_is_term(a) or _is_term(b)):
         same = eq(as_expr(a), as_expr(b))
         return _if(env, same if lit.name == "=:=" else not_(same))
     x = as_expr(host.evaluator.number(a, lit.span, lit.timed))
@@ -228,6 +230,7 @@ def _plain(value: Expr) -> Any:
 
 
 def _list(term: Any, span: Span | None, unfold: bool = True) -> tuple:
+    term = entries_of(term)
     if type(term) is tuple:
         return term
     if type(term) is CondList and unfold:
@@ -436,7 +439,7 @@ def _select(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
 
 def _distance(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
     metric = resolve(lit.args[3], env) if len(lit.args) == 4 else "chebyshev"
-    pair = [resolve(x, env) for x in lit.args[:2]]
+    pair = [entries_of(resolve(x, env)) for x in lit.args[:2]]
     points = []
     for point in pair:
         if type(point) is CondList:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from nesymm.compiler import collect, goals, state
-from nesymm.compiler.algebra import and_, axis_value, const, eq, not_, or_
+from nesymm.compiler.algebra import and_, axis_value, const, eq, not_, or_, whole_vector
 from nesymm.compiler.axes import any_, case, substitute
 from nesymm.compiler.clauses import (
     BuiltinLit,
@@ -38,6 +38,7 @@ from nesymm.compiler.runtime import (
     NeedsUnfolding,
     V,
     as_expr,
+    as_tensor,
     atom_text,
     axes_of,
     compile_term,
@@ -60,7 +61,7 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
-from nesymm.compiler.types import BOOL, Enum, Int, Real, Type, is_finite
+from nesymm.compiler.types import BOOL, Enum, Int, Real, Tensor, Type, is_finite
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.program import At, CheckedProgram, Draw, Guide, Observation, Pred, Query
@@ -383,9 +384,10 @@ class Grounder:
             if by_value:
                 self._must_agree(pred, group, values)
                 for answer in group:
-                    exprs = tuple(as_expr(answer.terms[i]) for i in values)
+                    exprs = whole_vector(tuple(as_expr(answer.terms[i]) for i in values))
                     branches += split_cases(answer.condition, exprs)
-            yield ObservationDecl(name, time, axes, holds, tuple(branches), value, observation.span)
+            said = _vector_said(value, branches, observation)
+            yield ObservationDecl(name, time, axes, holds, tuple(branches), said, observation.span)
 
     def _must_agree(self, pred: Pred, group: list[Answer], values: list[int]) -> None:
         """An observed value is one value: clauses that apply together must give the same."""
@@ -767,6 +769,24 @@ def _covers(general: tuple, pattern: tuple) -> bool:
         g is None or (p is not None and key_of(g) == key_of(p))
         for g, p in zip(general, pattern, strict=True)
     )
+
+
+def _vector_said(value: Any, branches: list[Branch], observation: Observation) -> Any:
+    """What is observed, the numbers of a list as one value where it is said of a vector."""
+    if type(value) is not tuple or not branches:
+        return value
+    first, *more = branches[0].values
+    if more or not isinstance(first.type, Tensor):
+        return value
+    said = as_expr(as_tensor(value)).type
+    if said != first.type and first.type.shape is not None:
+        fail(
+            "E308",
+            f"what is observed is {said}, and the vector is {first.type}",
+            observation.span,
+            "write one number for each entry: `observe(x@1, [0.5, 2]).`",
+        )
+    return (value,)
 
 
 __all__ = ["Diagnostic", "Grounder", "ground", "has_symbol"]

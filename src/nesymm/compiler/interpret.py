@@ -18,7 +18,7 @@ from nesymm.compiler.arithmetic import BINARY, UNARY, compute
 from nesymm.compiler.expr import Axis, Expr
 from nesymm.compiler.runtime import map_symbols
 from nesymm.compiler.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
-from nesymm.compiler.types import domain
+from nesymm.compiler.types import Tensor, Type, domain, is_finite
 from nesymm.errors import NesymmError
 from nesymm.language.program import At, AtLast, During, Time
 
@@ -94,6 +94,8 @@ class World:
                 return self._slot(data, tuple(self.value(a, place) for a in args))
             case "rv":
                 return self.draw(data, tuple(self.value(a, place) for a in args))
+            case "vector":
+                return tuple(self.value(a, place) for a in args)
             case "item":
                 return self.value(args[0], place)[data]
             case "param":
@@ -103,7 +105,7 @@ class World:
             case "neural":
                 net, output = data
                 function = self._named("network", self.networks, net)
-                result = function(*(self.value(a, place) for a in args))
+                result = function(*(_for_network(self.value(a, place)) for a in args))
                 return result if output is None else _item(result, output)
             case "and":
                 return all(self.value(a, place) for a in args)
@@ -196,11 +198,7 @@ class World:
         if value is None:
             # Absent at this step; the presence of the input guards every use of it.
             decl = next(i for i in self.step.inputs if i.name == name)
-            kind = decl.fields[fld]
-            try:
-                return domain(kind)[0]
-            except ValueError:
-                return 0
+            return anything(decl.fields[fld])
         return value[fld] if isinstance(value, tuple | list) else value
 
     def _slot(self, data: tuple[str, Any], key: Key) -> Any:
@@ -209,11 +207,7 @@ class World:
         if fld == "present":
             return found is not None
         if found is None:
-            type_ = self.slots[name].fields[fld]
-            try:
-                return domain(type_)[0]
-            except ValueError:
-                return 0
+            return anything(self.slots[name].fields[fld])
         return found[fld]
 
     # ------------------------------------------------------------ random variables
@@ -225,7 +219,7 @@ class World:
         place = dict(zip(variable.axes, key, strict=True))
         if not self.value(variable.guard, place):
             # Not applicable: whatever depends on it is guarded too.
-            return variable.support[0] if variable.support else 0.0
+            return variable.support[0] if variable.support else anything(variable.type)
         value = self.choose(variable, key, self.parameters_of(variable, place))
         self.drawn[name, key] = value
         return value
@@ -334,6 +328,25 @@ def places(axes: tuple[Axis, ...]) -> list[Place]:
 
 def _along(axis: Axis, place: Place) -> list[Place]:
     return [{**place, axis: value} for value in domain(axis.type)]
+
+
+def anything(type_: Type) -> Any:
+    """A value where none is drawn or carried; nobody looks at it."""
+    if isinstance(type_, Tensor):
+        entries: Any = 0.0
+        for size in reversed(type_.shape or ()):
+            entries = (entries,) * size
+        return entries
+    return domain(type_)[0] if is_finite(type_) else 0
+
+
+def _for_network(value: Any) -> Any:
+    """Networks take arrays; here a vector is a tuple."""
+    if not isinstance(value, tuple):
+        return value
+    import numpy as np
+
+    return np.asarray(value)
 
 
 def _item(result: Any, index: int) -> float:

@@ -27,7 +27,7 @@ from nesymm.compiler.runtime import (
     map_symbols,
     parts,
 )
-from nesymm.compiler.types import Enum, Int, Real, contains, is_finite, join
+from nesymm.compiler.types import Enum, Int, Real, Tensor, contains, is_finite, join
 from nesymm.errors import Diagnostic, ProgramError
 
 if TYPE_CHECKING:
@@ -215,9 +215,9 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
 
 def agree(x: Expr, y: Expr) -> Expr:
     """Whether two values are the same. Two continuous ones are so only if they are one."""
-    if x is not y and any(isinstance(v.type, Real) and leaves([v], "rv") for v in (x, y)):
-        return FALSE
-    return eq(x, y)
+    drawn = any(isinstance(v.type, Real) and leaves([v], "rv") for v in (x, y))
+    continuous = drawn or isinstance(x.type, Tensor)
+    return FALSE if continuous and x is not y else eq(x, y)
 
 
 def _shape(term: Any) -> Any:

@@ -19,16 +19,19 @@ from nesymm.compiler.algebra import (
     eq,
     exclusive,
     is_const,
+    item,
     le,
     lt,
     not_,
     or_,
+    vector,
 )
 from nesymm.compiler.arithmetic import arithmetic
 from nesymm.compiler.axes import case, lookup, substitute
 from nesymm.compiler.clauses import ChoiceLit, DrawLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, Table, leaves, make
+from nesymm.compiler.matrices import cholesky, is_symmetric
 from nesymm.compiler.runtime import (
     Compound,
     Env,
@@ -371,6 +374,8 @@ class Variables:
             shape = evaluator.networks[first.functor]
             self._check_outputs(family, first.functor, shape, raw, span)
             return (whole, *(self._fixed(r, span) for r in raw[1:])), True
+        if family.name == "multivariate_normal":
+            return self._vector_parameters(family, raw, span, timed), False
         out: list[Param] = []
         for term, constraint in zip(raw, family.constraints, strict=True):
             evaluator.constraint = constraint if constraint != "fixed" else "real"
@@ -388,12 +393,54 @@ class Variables:
                     out.append(tuple(as_expr(evaluator.number(t, span, timed)) for t in term))
                 elif type(term) is Compound and term.functor in evaluator.networks:
                     out.append(self._network_parameter(term, constraint, span, timed))
+                elif constraint == "real" and _is_tensor(term):
+                    out.append(term)
                 else:
                     out.append(as_expr(evaluator.number(term, span, timed)))
             finally:
                 evaluator.constraint = "real"
         self._check_parameters(family, out, span)
         return tuple(out), False
+
+    def _vector_parameters(
+        self, family: Family, raw: tuple, span: Span | None, timed: bool
+    ) -> tuple[Param, ...]:
+        """The mean, a vector, and the covariance, a matrix of known size."""
+        evaluator = self.host.evaluator
+
+        def numbers(terms: tuple) -> Expr:
+            return vector([as_expr(evaluator.number(t, span, timed)) for t in terms])
+
+        mean, rows = raw
+        if type(mean) is Compound and mean.functor in evaluator.networks:
+            mean = evaluator.whole_network(mean, span, timed)
+        elif type(mean) is tuple and mean:
+            mean = numbers(mean)
+        if not _is_tensor(mean):
+            fail(
+                "E110",
+                f"the mean of {family.name} is a vector",
+                span,
+                f"for example `{family.example}`",
+            )
+        size = len(rows) if type(rows) is tuple else 0
+        if not size or any(type(row) is not tuple or len(row) != size for row in rows):
+            fail(
+                "E110",
+                f"the covariance of {family.name} is a list of rows, as many as each has numbers",
+                span,
+                f"for example `{family.example}`",
+            )
+        if mean.type.shape not in (None, (size,)):
+            fail(
+                "E110",
+                f"the mean is {mean.type}, and the covariance has {size} rows",
+                span,
+                "give the covariance one row for each entry of the mean",
+            )
+        covariance = vector([numbers(row) for row in rows])
+        _check_covariance(covariance, span)
+        return mean, covariance
 
     def _network_parameter(
         self, term: Compound, constraint: str, span: Span | None, timed: bool
@@ -558,16 +605,20 @@ class Variables:
                 type_ = Int(int(low), int(high))
                 return type_, tuple(range(int(low), int(high) + 1))
             case "multivariate_normal":
-                mean = params[0]
-                d = len(mean) if isinstance(mean, tuple) else None
-                return Tensor((d,) if d else None), None
+                covariance = params[1]
+                assert isinstance(covariance, Expr)
+                return Tensor((len(covariance.args),)), None
         if any(isinstance(p, Expr) and isinstance(p.type, Tensor) for p in params) and not (
             len(params) == 1 and self._scalar(family, params[0])
         ):
             shapes = [
                 p.type.shape for p in params if isinstance(p, Expr) and isinstance(p.type, Tensor)
             ]
-            return Tensor(shapes[0] if len(params) > 1 else None), None
+            if len(params) == 1 and shapes[0] is not None:
+                # One network gives all parameters, side by side along the last dimension.
+                each = shapes[0][-1] // len(family.params)
+                return Tensor((*shapes[0][:-1], each)), None
+            return Tensor(shapes[0]), None
         assert family.value is not None
         return family.value, None
 
@@ -602,11 +653,11 @@ class Variables:
             if rv.type.shape not in (None, (drawn,)):
                 fail(
                     "E110",
-                    f"the mean has {rv.type.shape} entries, the head draws {drawn}",
+                    f"the mean is {rv.type}, the head draws {drawn} numbers",
                     span,
                     "draw as many arguments as the mean has entries, or one for the vector",
                 )
-            yield tuple(make("item", (rv,), i, Real()) for i in range(drawn)), TRUE
+            yield tuple(item(rv, i) for i in range(drawn)), TRUE
             return
         if drawn == 1 and (support is None or family.name != "categorical"):
             yield (rv,), TRUE
@@ -676,6 +727,28 @@ def _wrong_parameters(family: Family, params: tuple[Param, ...]) -> Iterator[tup
         if isinstance(first, Expr) and isinstance(last, Expr):
             empty = (le if family.name == "uniform" else lt)(last, first)
             yield f"the bounds of {family.name} leave nothing between them", empty
+
+
+def _is_tensor(term: Any) -> bool:
+    return isinstance(term, Expr) and isinstance(term.type, Tensor)
+
+
+def _check_covariance(covariance: Expr, span: Span | None) -> None:
+    """Refuse a matrix of known numbers that is no covariance."""
+    rows = [row.args for row in covariance.args]
+    if not all(is_const(entry) for row in rows for entry in row):
+        return
+    matrix = [[entry.data for entry in row] for row in rows]
+    if is_symmetric(matrix) and cholesky(matrix) is not None:
+        return
+    wrong = "positive definite" if is_symmetric(matrix) else "symmetric"
+    fail(
+        "E111",
+        f"the covariance of multivariate_normal is not {wrong}",
+        span,
+        "write variances on the diagonal, and beside it numbers small enough: "
+        "`[[1, 0.5], [0.5, 1]]`",
+    )
 
 
 def _computed(params: Sequence[Expr]) -> bool:

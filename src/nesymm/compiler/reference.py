@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nesymm.compiler.interpret import Key, RunError, State, World, active
+from nesymm.compiler.matrices import normal_density
 from nesymm.compiler.step import QueryDecl, RandomVariable, StepProgram
 from nesymm.errors import NesymmError
 from nesymm.language.program import At, Time
@@ -73,6 +74,9 @@ def density(variable: RandomVariable, params: tuple, value: Any) -> float:
             return float(low <= value <= high) / (high - low)
         case "exponential":
             return params[0] * math.exp(-params[0] * value) if value >= 0 else 0.0
+        case "multivariate_normal":
+            mean, covariance = params
+            return normal_density(mean, covariance, value)
         case "poisson":
             return math.exp(-params[0] + value * math.log(params[0]) - math.lgamma(value + 1))
         case "geometric":

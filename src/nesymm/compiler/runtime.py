@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nesymm.compiler.algebra import const, eq, not_, or_
+from nesymm.compiler.algebra import const, eq, item, not_, or_, vector
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
-from nesymm.compiler.types import Tensor
+from nesymm.compiler.types import Int, Real, Tensor
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
 
 
@@ -258,6 +258,24 @@ def as_expr(term: Any) -> Expr:
     return term if isinstance(term, Expr) else const(term)
 
 
+def entries_of(term: Any) -> Any:
+    """A tensor of known shape as the list of its entries; other terms as they are."""
+    if not isinstance(term, Expr) or not isinstance(term.type, Tensor) or not term.type.shape:
+        return term
+    return tuple(item(term, i) for i in range(term.type.shape[0]))
+
+
+def as_tensor(term: Any) -> Any:
+    """A list of numbers as one tensor; other terms as they are."""
+    if type(term) is not tuple or not term:
+        return term
+    entries = [as_expr(as_tensor(t)) for t in term]
+    types = {type(e.type) for e in entries}
+    shapes = {e.type.shape for e in entries if isinstance(e.type, Tensor)}
+    numbers = types <= {Int, Real} or (types == {Tensor} and len(shapes) == 1)
+    return vector(entries) if numbers else term
+
+
 class NeedsUnfolding(Exception):
     """A conditional list met something that needs to know its items."""
 
@@ -281,7 +299,10 @@ def unify(a: Any, b: Any, env: Env, conditions: list[Expr]) -> bool:
         elif kb is V:
             env[b.i] = a
         elif ka is Expr or kb is Expr:
-            if not _unify_symbol(a, b, conditions):
+            lists = _spelt_out(a, b)
+            if lists is not None:
+                stack.append(lists)
+            elif not _unify_symbol(a, b, conditions):
                 return False
         elif ka is CondList or kb is CondList:
             value, other = (a, b) if ka is CondList else (b, a)
@@ -304,10 +325,17 @@ def unify(a: Any, b: Any, env: Env, conditions: list[Expr]) -> bool:
     return True
 
 
+def _spelt_out(a: Any, b: Any) -> tuple[tuple, Any] | None:
+    """A vector that meets a list: both as lists."""
+    for symbol, other in ((a, b), (b, a)):
+        if type(other) is tuple or type(other) is Cons:
+            entries = entries_of(symbol)
+            return (entries, other) if type(entries) is tuple else None
+    return None
+
+
 def _unify_symbol(a: Any, b: Any, conditions: list[Expr]) -> bool:
     x, y = as_expr(a), as_expr(b)
-    if isinstance(x.type, Tensor) or isinstance(y.type, Tensor):
-        return False
     condition = eq(x, y)
     if condition is FALSE:
         return False

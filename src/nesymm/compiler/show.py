@@ -151,6 +151,8 @@ class _Printer:
                 return f"{op} {axis_text(data)}: ({self(args[1])}{where})"
             case "lookup":
                 return self._index(f"table {data.name}", args)
+            case "vector":
+                return f"[{self.several(args)}]"
             case "item":
                 return f"{self(args[0], 9)}.{data + 1}"
             case "lfp":
@@ -317,7 +319,8 @@ def _shared(step: StepProgram) -> tuple[dict[int, str], list[Expr]]:
     sizes: dict[int, int] = {}
     nodes = step.nodes()
     for node in nodes:
-        sizes[id(node)] = 1 + sum(sizes.get(id(a), 1) for a in node.args)
+        # A list is as long as what stands in it.
+        sizes[id(node)] = (node.op != "vector") + sum(sizes.get(id(a), 1) for a in node.args)
         uses.update(map(id, node.args))
     uses.update(map(id, step.roots()))
     uses.update(id(definition) for _, definition in _fixpoints(step))

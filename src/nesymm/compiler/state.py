@@ -27,7 +27,7 @@ from nesymm.compiler.runtime import (
     Env,
     V,
     as_expr,
-    atoms_of,
+    as_tensor,
     axes_of,
     has_symbol,
     is_ground,
@@ -266,6 +266,8 @@ def _template(
     declared: Type | None,
     span: Span | None,
 ) -> Any:
+    if any(isinstance(t, Expr) and isinstance(t.type, Tensor) for t, _ in column):
+        column = [(as_tensor(t), c) for t, c in column]
     first = column[0][0]
     kinds = {
         (
@@ -309,12 +311,17 @@ def _template(
                 "carry only numbers, or only terms, in one argument",
             )
     assert type_ is not None
-    if isinstance(type_, Tensor):
+    if isinstance(type_, Tensor) and type_.shape is None:
+        known = all(as_expr(t).type.shape for t, _ in column)  # type: ignore[union-attr]
         fail(
             "E313",
-            f"{pred} would carry a tensor from step to step",
+            f"the clauses of {pred} give tensors of different shapes"
+            if known
+            else f"{pred} would carry a tensor whose shape is not known",
             span,
-            "carry numbers, and compute the tensor where it is used",
+            "carry the same shape in all clauses"
+            if known
+            else "say how many outputs the network has: `:- network(net, 2).`",
         )
     types.append(declared if declared is not None else type_)
     return Leaf(len(types) - 1)
@@ -449,7 +456,12 @@ def _place(
 
 
 def _leaves(term: Any, template: Any) -> list[Expr]:
-    return [as_expr(leaf) for leaf in atoms_of(term)] if term != () else []
+    """What a term has in the places of the leaves of a template."""
+    if type(template) is Leaf:
+        return [as_expr(as_tensor(term))]
+    parts = term.args if type(term) is Compound else term
+    inner = template.args if type(template) is Compound else template
+    return [leaf for t, i in zip(parts, inner, strict=True) for leaf in _leaves(t, i)]
 
 
 def _leaving(condition: Expr, value: Expr, type_: Type) -> Expr:
@@ -480,6 +492,8 @@ def _anything(type_: Type) -> Expr:
             return const(float(lo) if lo > -INF else float(hi) if hi < INF else 0.0)
         case Enum(values):
             return const(values[0])
+        case Tensor():
+            return make("const", data=0.0, type_=type_)
     return const(0)
 
 

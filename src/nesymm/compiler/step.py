@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nesymm.compiler.expr import Axis, Expr, postorder
-from nesymm.compiler.runtime import settle, show
-from nesymm.compiler.types import Int, Type
+from nesymm.compiler.runtime import as_expr, as_tensor, settle, show
+from nesymm.compiler.types import Int, Tensor, Type
 from nesymm.errors import Span
 from nesymm.language.program import Time
 
@@ -142,6 +142,12 @@ class ObservationDecl:
     @property
     def is_value(self) -> bool:
         return bool(self.branches)
+
+    def said(self, i: int) -> Expr:
+        """The constant that is observed in column i; of a vector, a list is said."""
+        value = self.value[i]
+        vector = isinstance(self.branches[0].values[i].type, Tensor)
+        return as_expr(as_tensor(value) if vector else value)
 
     def expressions(self) -> Iterator[Expr]:
         yield self.holds

@@ -1,8 +1,8 @@
 """The types of step-program expressions, and interval arithmetic on them.
 
 Whole and real numbers carry bounds, which may be infinite. An `Enum` ranges over a
-finite tuple of ground terms (atoms, mostly). A `Tensor` is opaque: it can only be
-passed to a network or be observed.
+finite tuple of ground terms (atoms, mostly). A `Tensor` is passed to networks and
+distributions, carried and observed; it is never compared.
 """
 
 from __future__ import annotations

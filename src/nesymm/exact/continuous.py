@@ -137,7 +137,7 @@ def observed_value(observation: ObservationDecl, i: int, value: Expr) -> Expr:
     """What an observation says of its i-th value."""
     if observation.value is None:
         return make("input", (), (observation.name, i), value.type)
-    return const(observation.value[i])
+    return observation.said(i)
 
 
 def eliminate(step: StepProgram) -> StepProgram:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError
 
@@ -145,6 +147,32 @@ def _normal(xp: Any, sp: Any, x: Array, mean: Array, sd: Array) -> Array:
     return -0.5 * ((x - mean) / sd) ** 2 - xp.log(sd) - 0.5 * math.log(2 * math.pi)
 
 
+def _multivariate_normal(xp: Any, x: Array, mean: Array, covariance: Array) -> Array:
+    """One density for all entries of the last dimension; each covariance is factorised once."""
+    once = np if isinstance(covariance, np.ndarray) else xp
+    factor = _cholesky(xp, covariance)
+    inverse = once.linalg.inv(factor)
+    scale = once.sum(once.log(once.diagonal(factor, axis1=-2, axis2=-1)), -1)
+    apart = xp.sum(inverse * (x - mean)[..., None, :], -1)
+    size = 0.5 * apart.shape[-1] * math.log(2 * math.pi)
+    return -0.5 * xp.sum(apart**2, -1) - scale - size
+
+
+def draw_vectors(xp: Any, noise: Array, mean: Array, covariance: Array) -> Array:
+    """Draws of a multivariate normal from standard normal noise."""
+    return mean + xp.sum(_cholesky(xp, covariance) * noise[..., None, :], -1)
+
+
+def _cholesky(xp: Any, covariance: Array) -> Array:
+    """NaN where the matrix is not positive definite, for NumPy as for JAX."""
+    if not isinstance(covariance, np.ndarray):
+        return xp.linalg.cholesky(covariance)
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return np.full_like(covariance, np.nan)
+
+
 def _where(xp: Any, inside: Array, value: Array) -> Array:
     return xp.where(inside, value, -xp.inf)
 
@@ -186,6 +214,7 @@ _LOG_DENSITY: dict[str, Callable[..., Array]] = {
         - xp.log(s * 1.0)
         - (df + 1) / 2 * xp.log1p(((x - m) / s) ** 2 / df)
     ),
+    "multivariate_normal": lambda xp, sp, x, m, c: _multivariate_normal(xp, x, m, c),
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nesymm.compiler.expr import Axis, Expr, Table, postorder
 from nesymm.compiler.types import Bool, Enum, Int, Real, Tensor, Type, domain, join
-from nesymm.exact.named import Named, apply, reduce, take
+from nesymm.exact.named import Named, apply, expand, reduce, take, union
 
 
 class Leaves(Protocol):
@@ -83,13 +83,34 @@ class Lowering:
                 return Named(1 / (1 + xp.exp(-args[0].array)), args[0].dims)
             case "softplus":
                 return Named(xp.logaddexp(args[0].array, 0.0), args[0].dims)
+            case "vector":
+                return self._vector(expr, args)
             case "item":
-                return Named(args[0].array[..., expr.data], args[0].dims)
+                (tensor,) = args
+                return Named(xp.take(tensor.array, expr.data, len(tensor.dims)), tensor.dims)
             case op if op in _UNARY:
                 return Named(_UNARY[op](xp, args[0].array), args[0].dims)
             case op if op in _BINARY:
                 return apply(xp, lambda x, y: _BINARY[op](xp, x, y), *args)
         return self.leaves.leaf(self, expr, args)
+
+    def _vector(self, expr: Expr, args: tuple[Named, ...]) -> Named:
+        """Numbers side by side, in the first dimension behind the named ones.
+
+        Those that are known are kept by NumPy, so that JAX need not compute with them.
+        """
+        if all(a.op == "const" for a in expr.args):
+            return Named(np.asarray([a.data for a in expr.args], self.real))
+        if all(isinstance(a.array, np.ndarray) for a in args):
+            return Named(np.stack([a.array for a in args]))
+        dims = union(a.dims for a in args)
+        lined = [expand(self.xp, a, dims).astype(self.real) for a in args]
+        return Named(self.xp.stack(self.xp.broadcast_arrays(*lined), len(dims)), dims)
+
+    def nothing(self, type_: Type) -> Named:
+        """A value of a type, where it does not matter which."""
+        shape = (type_.shape or ()) if isinstance(type_, Tensor) else ()
+        return Named(self.xp.zeros(shape, dtype=self._dtype(type_)))
 
     @property
     def whole(self) -> Any:
@@ -105,6 +126,8 @@ class Lowering:
                 return Named(self.xp.asarray(value, dtype=self.real))
             case Enum(values):
                 return Named(self.xp.asarray(values.index(value), dtype=self.whole))
+            case Tensor(shape):
+                return Named(self.xp.full(shape or (), value, dtype=self.real))
         raise TypeError(f"{value!r} cannot be a constant of {type_}")
 
     def axis(self, axis: Axis) -> Named:
@@ -187,7 +210,7 @@ class Lowering:
     def _dtype(self, type_: Type) -> Any:
         if isinstance(type_, Bool):
             return bool
-        return self.real if isinstance(type_, Real) else self.whole
+        return self.real if isinstance(type_, Real | Tensor) else self.whole
 
     def index(self, key: Named, type_: Int | Enum) -> Named:
         """Positions along a finite type. Keys out of range are guarded by their condition;
@@ -253,4 +276,4 @@ _BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "pow": lambda xp, x, y: x**y,
 }
 
-__all__ = ["Leaves", "Lowering", "Tensor"]
+__all__ = ["Leaves", "Lowering"]

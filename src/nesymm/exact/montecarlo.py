@@ -15,9 +15,9 @@ import numpy as np
 from nesymm.compiler.expr import Expr
 from nesymm.compiler.step import RandomVariable
 from nesymm.distributions import FAMILIES
-from nesymm.exact.families import constrain, log_masses, sound
+from nesymm.exact.families import constrain, draw_vectors, log_masses, sound
 from nesymm.exact.lower import Lowering
-from nesymm.exact.named import Named, expand
+from nesymm.exact.named import Named, deepen, expand
 from nesymm.exact.weights import Given
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class _Sampler:
         import numpyro.distributions as dist
 
         params = self._parameters(low, variable)
+        if variable.family == "multivariate_normal":
+            noise = jax.random.normal(key, (self.n, params[0].shape[-1]), low.real)
+            return Named(draw_vectors(low.xp, noise, *params), (_PARTICLE,))
         made = make_distribution(dist, variable.family, params)
         return Named(made.sample(key, (self.n,) if not made.batch_shape else ()), (_PARTICLE,))
 
@@ -72,10 +75,15 @@ class _Sampler:
             values = [
                 constrain(jnp, c, x) for c, x in zip(family.constraints, columns, strict=True)
             ]
-        else:
-            known = tuple(low.value(p).array for p in variable.params if isinstance(p, Expr))
-            values = list(sound(jnp, variable.family, known))
-        return [jnp.broadcast_to(v, (self.n,)) for v in values]
+            return [jnp.broadcast_to(v, (self.n,)) for v in values]
+        given = [low.value(p) for p in variable.params if isinstance(p, Expr)]
+        known = sound(jnp, variable.family, tuple(expand(jnp, v, (_PARTICLE,)) for v in given))
+        if variable.family == "multivariate_normal":
+            return list(known)
+        depth = max(v.ndim for v in known)
+        wide = [deepen(jnp, v, depth) for v in known]
+        shape = jnp.broadcast_shapes(*(v.shape for v in wide), (self.n, *(1,) * (depth - 1)))
+        return [jnp.broadcast_to(v, shape) for v in wide]
 
     def _draw_finite(self, low: Lowering, variable: RandomVariable, key: Any) -> Named:
         import jax

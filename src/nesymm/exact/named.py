@@ -44,19 +44,31 @@ def expand(xp: Any, value: Named, dims: tuple[Dim, ...]) -> Any:
         return value.array
     own = [d for d in dims if d in value.dims]
     behind = range(len(value.dims), value.array.ndim)
-    array = xp.transpose(value.array, [*(value.dims.index(d) for d in own), *behind])
+    # By the array's own methods: what NumPy holds is known, and stays so under JAX.
+    array = value.array.transpose([*(value.dims.index(d) for d in own), *behind])
     shape = iter(array.shape)
     named = [next(shape) if d in value.dims else 1 for d in dims]
-    return xp.reshape(array, (*named, *shape))
+    return array.reshape((*named, *shape))
 
 
 def apply(xp: Any, function: Callable[..., Any], *values: Named) -> Named:
-    """An elementwise function of aligned arrays."""
-    first = values[0].dims
-    if all(v.dims == first for v in values):
-        return Named(function(*(v.array for v in values)), first)
+    """An elementwise function of aligned arrays.
+
+    What has no dimensions behind the named ones is the same for all that lies there.
+    """
+    first = values[0]
+    if all(v.dims == first.dims and v.array.ndim == first.array.ndim for v in values):
+        return Named(function(*(v.array for v in values)), first.dims)
     dims = union(v.dims for v in values)
-    return Named(function(*(expand(xp, v, dims) for v in values)), dims)
+    lined = [expand(xp, v, dims) for v in values]
+    depth = max(a.ndim for a in lined)
+    return Named(function(*(deepen(xp, a, depth) for a in lined)), dims)
+
+
+def deepen(xp: Any, array: Any, depth: int) -> Any:
+    """An array with dimensions of size 1 behind its own, so that it has `depth` of them."""
+    missing = depth - array.ndim
+    return xp.reshape(array, (*array.shape, *(1,) * missing)) if missing else array
 
 
 def reduce(xp: Any, function: Callable[..., Any], value: Named, dims: Iterable[Dim]) -> Named:

@@ -29,7 +29,7 @@ from nesymm.compiler.axes import rebuild
 from nesymm.compiler.expr import TRUE, Axis, Expr, rewrite
 from nesymm.compiler.runtime import atom_text
 from nesymm.compiler.step import Param, RandomVariable, StepProgram
-from nesymm.compiler.types import Bool, domain
+from nesymm.compiler.types import Bool, Tensor, domain
 from nesymm.errors import NesymmError
 from nesymm.exact.enumerate import can_hold
 from nesymm.exact.formula import Formula
@@ -530,10 +530,11 @@ class Encoding:
             finite, runtime = self.kind(node)
             if not finite:
                 continue
-            if not runtime:
-                found[id(node)] = node
-            else:
+            if runtime or isinstance(node.type, Tensor):
+                # A tensor has no table of values; its entries have.
                 stack.extend(node.args)
+            else:
+                found[id(node)] = node
         return list(found.values())
 
     def _specialise(self, expr: Expr, place: Place, fixed: Mapping[int, Expr]) -> Expr:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
 
 from nesymm.compiler.expr import Expr, leaves
 from nesymm.compiler.types import Int, is_finite, size
+from nesymm.errors import NesymmError
 from nesymm.exact.families import log_masses
 from nesymm.exact.named import Named
 from nesymm.filtering.plan import Plan
@@ -18,6 +20,8 @@ from nesymm.filtering.world import Binding, call_network, lift_key
 def bind(
     plans: tuple[Plan, ...], parameters: Mapping[str, Any], networks: Mapping[str, Any], calls: int
 ) -> Binding:
+    declared = dict(plans[0].step.networks)
+    networks = {n: _checked(n, f, declared.get(n)) for n, f in networks.items()}
     lifted: dict[tuple, Named] = {}
     for plan in plans:
         for node in leaves(everything(plan), "neural"):
@@ -48,6 +52,23 @@ def bind(
             normalised[lift_key(called), len(outcomes)] = Named(array, table.dims)
     plain = {k: Named(jnp.exp(v.array), v.dims) for k, v in normalised.items()}
     return Binding(parameters, networks, lifted, normalised, plain)
+
+
+def _checked(
+    name: str, network: Callable[..., Any], needed: tuple[int, ...] | None
+) -> Callable[..., Any]:
+    """A network that must give as many outputs as were declared."""
+
+    def call(*args: Any) -> Any:
+        result = jnp.asarray(network(*args))
+        if needed is not None and math.prod(result.shape) != math.prod(needed):
+            wanted = "x".join(map(str, needed)) or "1"
+            raise NesymmError(
+                f"the network {name} gave outputs of shape {result.shape}, {wanted} are needed"
+            )
+        return result
+
+    return call
 
 
 def everything(plan: Plan) -> list[Any]:

@@ -225,7 +225,10 @@ def _columns(
     tensor = isinstance(want.types[0], Tensor)
     shape = (*lead, *places)
     several = len(want.types) > 1
-    fits = values.shape == shape or (tensor and values.shape[: len(shape)] == shape)
+    fits = values.shape == shape
+    inner = want.types[0].shape if isinstance(want.types[0], Tensor) else ()
+    if tensor:
+        fits = values.shape[: len(shape)] == shape and inner in (None, values.shape[len(shape) :])
     if several:
         fits = values.shape == (*shape, len(want.types))
     elif values.shape == (*shape, 1) and not tensor:
@@ -235,7 +238,9 @@ def _columns(
     if not fits:
         tail = (len(want.types),) if several else ()
         axes = "(batch, time, …)" if want.timed else "(batch, …)"
-        expected = f"{(*shape, *tail)}" if not tensor else f"{shape} and the shape of the tensor"
+        expected = f"{(*shape, *tail, *(inner or ()))}"
+        if inner is None:
+            expected = f"{shape} and the shape of the tensor"
         raise DataError(
             f"{want.kind} {want.name}: expected axes {axes} of shape {expected}, "
             f"received {values.shape}"

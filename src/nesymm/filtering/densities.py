@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from nesymm.compiler.expr import TRUE, Expr
 from nesymm.compiler.step import Param, RandomVariable
 from nesymm.distributions import FAMILIES
-from nesymm.exact.families import constrain, log_density, log_masses
+from nesymm.exact.families import constrain, draw_vectors, log_density, log_masses
 from nesymm.exact.montecarlo import make_distribution
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.dims import Choice
@@ -140,7 +142,7 @@ def family_params(
     if not neural:
         values = []
         for limit, param in zip(about.constraints, params, strict=True):
-            value = _param(low, param)
+            value = low.value(param)  # type: ignore[arg-type]
             if guarded:
                 value = Named(_valid(value.array, limit), value.dims)
             values.append(value)
@@ -155,20 +157,13 @@ def family_params(
     ), family
 
 
-def _param(low: Tables, param: Param) -> Named:
-    if not isinstance(param, tuple):
-        return low.value(param)
-    # A list of numbers: a vector behind the named dimensions.
-    parts = [_param(low, p) for p in param]
-    dims = union(p.dims for p in parts)
-    arrays = [expand(jnp, p, dims) for p in parts]
-    depth = max(a.ndim for a in arrays) - len(dims)
-    lead = jnp.broadcast_shapes(*(a.shape[: len(dims)] for a in arrays))
-    wide = [jnp.broadcast_to(a, (*lead, *a.shape[len(dims) :])) for a in arrays]
-    return Named(jnp.stack(wide, axis=len(dims) if depth else -1), dims)
-
-
 def _valid(value: Any, limit: str) -> Any:
+    if isinstance(value, np.ndarray):
+        return value  # Known numbers were checked by the compiler.
+    if limit == "covariance":
+        factor = jnp.linalg.cholesky(jax.lax.stop_gradient(value))
+        ok = jnp.isfinite(factor).all((-2, -1), keepdims=True)
+        return jnp.where(ok, value, jnp.eye(value.shape[-1], dtype=value.dtype))
     ok = jnp.isfinite(value)
     if limit == "positive":
         ok = ok & (value > 0)
@@ -201,7 +196,8 @@ def density(
     lined = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
     depth = max(n for _, n in lined)
     if family == "multivariate_normal":
-        result = _multivariate(*(a for a, _ in lined))
+        *given, at = (a for a, _ in lined)
+        result = log_density(jnp, family, tuple(given), at)
     else:
         bare = [a.reshape(*a.shape, *(1,) * (depth - n)) for a, n in lined]
         result = log_density(jnp, family, tuple(bare[:-1]), bare[-1])
@@ -214,12 +210,6 @@ def density(
 
 def _behind(array: Any, named: int) -> tuple[Any, int]:
     return array, array.ndim - named
-
-
-def _multivariate(mean: Any, covariance: Any, x: Any) -> Any:
-    import numpyro.distributions as dist
-
-    return dist.MultivariateNormal(mean, covariance_matrix=covariance).log_prob(x)
 
 
 def draw_infinite(
@@ -241,13 +231,8 @@ def draw_infinite(
     lined = [expand(jnp, v, dims) for v in arrays]
     behind = [a.shape[len(dims) :] for a in lined]
     if family == "multivariate_normal":
-        mean = jnp.broadcast_to(lined[0], (*shape, *behind[0]))
-        return Named(
-            dist.MultivariateNormal(
-                mean, covariance_matrix=jnp.broadcast_to(lined[1], (*shape, *behind[1]))
-            ).sample(key),
-            dims,
-        )
+        noise = jax.random.normal(key, (*shape, *behind[0]), low.real)
+        return Named(draw_vectors(jnp, noise, *lined), dims)
     event = jnp.broadcast_shapes(*behind)
     wide = [
         jnp.broadcast_to(

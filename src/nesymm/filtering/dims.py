@@ -51,6 +51,13 @@ class Choice:
     def plates(self) -> tuple[Axis, ...]:
         return tuple(k for k in self.key if isinstance(k, Axis))
 
+    @property
+    def label(self) -> str:
+        """What it is called in messages: by the name of the variable or slot, and its keys."""
+        name = self.name if isinstance(self.name, str) else str(self.name[0])
+        key = [str(k) for k in self.key if not isinstance(k, Axis)]
+        return f"{name}[{','.join(key)}]" if key else name
+
     def __repr__(self) -> str:
         key = f"[{', '.join(map(str, self.key))}]" if self.key else ""
         return f"{self.kind} {self.name}{key}"

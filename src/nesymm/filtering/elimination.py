@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from nesymm.compiler.expr import Axis
 from nesymm.errors import NesymmError
-from nesymm.exact.named import Named, apply, expand, reduce, union
+from nesymm.exact.named import Named, apply, deepen, expand, reduce, union
 from nesymm.filtering.dims import PARTICLE, Choice, cells, choices
 from nesymm.filtering.disjunction import Disjunction, Tree
 
@@ -30,8 +30,15 @@ class TooLarge(NesymmError):
 
     def __init__(self, dims: Sequence[Choice]):
         self.dims = tuple(dims)
-        shown = ", ".join(f"{d.name} ({d.size:,})" for d in self.dims[:12])
-        more = f" and {len(self.dims) - 12} more" if len(self.dims) > 12 else ""
+        sizes: dict[str, int] = {}
+        for dim in self.dims:
+            # The fields of a slot are one thing; conditions that tie things together have no name.
+            if dim.kind != "aux":
+                sizes[dim.label] = sizes.get(dim.label, 1) * dim.size
+        shown = ", ".join(f"{label} ({size:,})" for label, size in [*sizes.items()][:12])
+        more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
+        between = sum(dim.kind == "aux" for dim in self.dims)
+        more += f", with {between} conditions between them" if between else ""
         super().__init__(
             f"these finite variables hang together and have too many joint values: {shown}{more}"
         )
@@ -402,10 +409,9 @@ def _pick_along(jnp: Any, table: Named, dim: Any, index: Named) -> Named:
         # Each particle reads the row of another particle.
         dims = union([table.dims, index.dims])
         axis = dims.index(dim)
-        picked = jnp.take_along_axis(
-            expand(jnp, table, dims), expand(jnp, index, dims), axis=axis, mode="clip"
-        )
-        return Named(picked, dims)
+        whole = expand(jnp, table, dims)
+        rows = deepen(jnp, expand(jnp, index, dims), whole.ndim)
+        return Named(jnp.take_along_axis(whole, rows, axis=axis, mode="clip"), dims)
     if not index.dims:
         return Named(
             jnp.take(table.array, index.array, axis=table.dims.index(dim), mode="clip"),

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.compiler.types import Real
+from nesymm.compiler.types import Real, Tensor
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand
 from nesymm.filtering.dims import BATCH, PARTICLE, TARGET
@@ -74,9 +74,10 @@ def marginal_scores(
     for name, target in slots.items():
         slot_name, column = slot_key(name)
         slot = step.slot(slot_name)
-        if column != "present" and isinstance(slot.fields[column], Real):
+        if column != "present" and isinstance(slot.fields[column], Real | Tensor):
+            kind = "a tensor" if isinstance(slot.fields[column], Tensor) else "a real number"
             raise NesymmError(
-                f"recursive_rloo compares states, and {slot_name} is a real number; use rloo"
+                f"recursive_rloo compares states, and {slot_name} is {kind}; use rloo"
             )
         expr = slot.present if column == "present" else slot.values[column]
         goal = target.rename({PARTICLE: TARGET})

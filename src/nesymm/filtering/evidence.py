@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import jax.numpy as jnp
 
-from nesymm.compiler.algebra import conjuncts, const, not_
-from nesymm.compiler.expr import Axis, Expr
+from nesymm.compiler.algebra import conjuncts, not_
+from nesymm.compiler.expr import FALSE, Axis, Expr
 from nesymm.compiler.step import ObservationDecl
 from nesymm.compiler.types import Enum, Type, join
 from nesymm.errors import NesymmError
@@ -55,7 +55,7 @@ def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
 def observed_type(observation: ObservationDecl, i: int) -> Type:
     """The type of what an observation says in its column i."""
     if observation.value is not None:
-        return const(observation.value[i]).type
+        return observation.said(i).type
     type_: Type | None = observation.branches[0].values[i].type
     for branch in observation.branches[1:]:
         type_ = join(type_, branch.values[i].type) if type_ is not None else None
@@ -69,7 +69,7 @@ def told(low: Tables, moment: Moment, observation: ObservationDecl, i: int) -> t
     type_ = observed_type(observation, i)
     if observation.value is None:
         return moment.seen[observation.name][i], type_
-    return low.value(const(observation.value[i])), type_
+    return low.value(observation.said(i)), type_
 
 
 def same(low: Tables, a: Named, a_type: Type, b: Named, b_type: Type) -> Named:
@@ -184,6 +184,8 @@ def _single(
         ]
     total = Named(jnp.asarray(-jnp.inf, low.real))
     for branch in reversed(observation.branches):
+        if branch.condition is FALSE:
+            continue
         weight = Named(jnp.zeros((), low.real))
         for i, expr in enumerate(branch.values):
             said, type_ = told(low, moment, observation, i)
@@ -218,7 +220,13 @@ class Told(World):
         variable = self.variables.get(name)
         if variable is None or variable.finite or name not in self.values:
             return super()._variable(low, expr, keys)
+        return low.at_keys(self.known(low, name), variable.axes, expr, keys)
+
+    def known(self, low: Tables, name: str) -> Named:
+        """The values of a variable: what is observed, and else what was drawn."""
         table = self.values[name]
+        if self.variables[name].finite:
+            return table
         for observation in self.step.observations:
             if never_made(self.moment, observation):
                 continue
@@ -231,7 +239,7 @@ class Told(World):
                             here = apply(jnp, jnp.logical_and, here, mask)
                         said, _ = told(low, self.moment, observation, i)
                         table = apply(jnp, jnp.where, here, said, table)
-        return low.at_keys(table, variable.axes, expr, keys)
+        return table
 
 
 __all__ = ["Told", "active", "evidence_factors", "never_made", "observed_type", "seen", "told"]

@@ -21,6 +21,7 @@ from nesymm.filtering.estimators import ESTIMATORS
 from nesymm.filtering.forward import ExactFilter
 from nesymm.filtering.loop import run, to_arrays
 from nesymm.filtering.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.filtering.observable import check_observations
 from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.plan import tested_parameters
 from nesymm.filtering.questions import Question
@@ -181,6 +182,11 @@ class Filter:
         gains = outcome.log_gain
         # The weights carry the slopes of all steps, so the last gain has that of the whole.
         value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + slope_of(gains[-1])
+        if outcome.flags.shape[-1]:
+            # Where a rule breaks, a number would mean nothing.
+            alive = jnp.arange(sequences.steps)[:, None] <= arrays["last"]
+            broken = jnp.any(outcome.flags & alive[..., None], axis=(0, 2))
+            value = jnp.where(broken, jnp.nan, value)
         return Slopes(value, outcome.answers, engine.questions, arrays["last"])
 
     def smooth(
@@ -215,12 +221,12 @@ class Filter:
             outcome, _ = run(
                 engine, settings, sequences, tilted, parameters, networks, key, uniform
             )
-            return jnp.sum(outcome.log_gain[-1]), outcome.dead
+            return jnp.sum(outcome.log_gain[-1]), (outcome.dead, outcome.flags)
 
-        slopes, dead = eqx.filter_jit(jax.grad(evidence, has_aux=True))(
+        slopes, failed = eqx.filter_jit(jax.grad(evidence, has_aux=True))(
             tilts, parameters, dict(networks), jax.random.key(seed)
         )
-        self._refuse_failures(dead, sequences, data, parameters, networks, seed)
+        self._refuse_failures(engine, failed, sequences, data, parameters, networks, seed)
         answers = {k.removeprefix("tilt "): np.asarray(v) for k, v in slopes.items()}
         smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
         return smoothed
@@ -238,6 +244,8 @@ class Filter:
         best: bool = False,
     ) -> Trajectories:
         """Trajectories from the posterior given all evidence; with `best` the most probable."""
+        if count < 1:
+            raise NesymmError(f"count: expected at least 1, received {count}")
         sequences = prepare(self.step, data or {}, horizon, length)
         engine, _ = self.engine(sequences)
         if best:
@@ -251,10 +259,10 @@ class Filter:
                 sequences.steps,
                 best=True,
             )
-        pieces, dead = self._drawing(engine, sequences, count, best)(
+        pieces, failed = self._drawing(engine, sequences, count, best)(
             to_arrays(sequences), parameters, dict(networks), jax.random.key(seed)
         )
-        self._refuse_failures(dead, sequences, data, parameters, networks, seed)
+        self._refuse_failures(engine, failed, sequences, data, parameters, networks, seed)
         return arrange(engine.phases.later, pieces, sequences, count, engine.phases.first)
 
     def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
@@ -274,16 +282,20 @@ class Filter:
 
     def _refuse_failures(
         self,
-        dead: Any,
+        engine: Engine,
+        failed: tuple[Any, Any],
         sequences: Sequences,
         data: Mapping[str, Any] | None,
         parameters: Mapping[str, Any],
         networks: Mapping[str, Any],
         seed: int,
     ) -> None:
-        """Raise if nothing explains the evidence of some sequence, as filtering does."""
+        """Raise if nothing explains the evidence of some sequence, or a rule breaks, as filtering
+        does."""
         alive = np.arange(sequences.steps)[:, None] <= sequences.last
-        if not np.any(np.asarray(dead) & alive):
+        dead, flags = (np.asarray(x) for x in failed)
+        broken = np.argwhere(flags & alive[..., None])
+        if not np.any(dead & alive) and not len(broken):
             return
         self(
             data,
@@ -293,6 +305,11 @@ class Filter:
             length=sequences.last + 1,
             seed=seed,
         )
+        if len(broken):
+            # Other particles were drawn here.
+            step, sequence, number = map(int, broken[0])
+            message = str(engine.phases.later.flags[number])
+            raise FilterError([Failure(sequence, step, message)], None)  # type: ignore[arg-type]
         # Plain numbers underflowed where logarithms do not.
         raise NesymmError("the evidence of one step is too improbable for this many bits")
 
@@ -348,6 +365,7 @@ class Filter:
         """The machinery for data like these, and why it was chosen."""
         real = jnp.zeros(()).dtype
         check_device(real)
+        check_observations(self.step, sequences)
         key = (sequences.complete, sequences.observed, sequences.steps, real)
         if key not in self._engines:
             self._engines[key] = self._choose(sequences, real)

@@ -37,7 +37,15 @@ from nesymm.filtering.evidence import Told
 from nesymm.filtering.loop import settle
 from nesymm.filtering.methods import ExactForward
 from nesymm.filtering.phases import phases, unroll, use_observed
-from nesymm.filtering.plan import Plan, at_place, make_plan, places, reads, tested_variables
+from nesymm.filtering.plan import (
+    Plan,
+    at_place,
+    emitted_variables,
+    make_plan,
+    places,
+    reads,
+    tested_variables,
+)
 from nesymm.filtering.questions import Question, questions
 from nesymm.filtering.solve import Problem, definitions
 from nesymm.filtering.state import (
@@ -77,7 +85,10 @@ class ExactFilter:
         both = use_observed(phases(step, given), given)
         self.phases = both
         infinite = {
-            v.name for p in both for v in p.variables if not v.finite and v.name not in _emitted(p)
+            v.name
+            for p in both
+            for v in p.variables
+            if not v.finite and v.name not in emitted_variables(p, both.kept)
         }
         for program in both:
             for variable in program.variables:
@@ -103,7 +114,9 @@ class ExactFilter:
         tested = tested_variables(both)
         self.slot_names = {f"slot {s}" for s, _ in self.domains}
         self.plans = tuple(
-            self._split(make_plan(p, both.statics, finite, self.beliefs, tested, both.always))
+            self._split(
+                make_plan(p, both.statics, finite, self.beliefs, tested, both.always, both.kept)
+            )
             for p in both
         )
         self.first, self.later = self.plans
@@ -220,12 +233,6 @@ class ExactFilter:
         return settle(function, state)
 
 
-def _emitted(step: StepProgram) -> frozenset[str]:
-    from nesymm.filtering.plan import emitted_variables
-
-    return emitted_variables(step)
-
-
 def _is_steady(call: Expr, fixed: set[str]) -> bool:
     """Whether a network sees only things in `fixed`."""
     for node in postorder(list(call.args)):
@@ -293,7 +300,7 @@ class ExactStep(ParticleStep):
         }
         mean = jax.lax.stop_gradient(total) - jnp.log(1.0 * settings.particles)
         after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
-        statics = {n: v for n, v in values.items() if n in self.kept}
+        statics = {n: self._known_static(low, n) for n in values if n in self.kept}
         carried = self._next_carried(low)
         return Outcome(
             State(carried, statics, beliefs, Named(after, LANES), state.scores),
@@ -329,6 +336,15 @@ class ExactStep(ParticleStep):
             {} if plan is self.engine.first else self.engine.domains,
         )
         return Tables(world, self.settings.real, self.engine.limit)
+
+    def _known_static(self, low: Tables, name: str) -> Named:
+        value = low.world.known(low, name)
+        if choices(value.dims):
+            raise NesymmError(
+                f"{name} is observed only in some worlds, and later steps read it: the state has "
+                "no exact belief; use particles"
+            )
+        return value
 
     # ------------------------------------------------------------ previous to next
 

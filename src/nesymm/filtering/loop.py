@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from nesymm.compiler.expr import leaves
-from nesymm.exact.named import Named, expand, union
+from nesymm.exact.named import Named, deepen, expand, union
 from nesymm.filtering.binding import everything
 from nesymm.filtering.data import Sequences, named_columns
 from nesymm.filtering.dims import BATCH
@@ -213,8 +213,10 @@ def widen(state: State, wanted: Any, like: State | None = None) -> State:
             sizes |= dict(zip(v.dims, v.array.shape, strict=False))
         if len(want) == 3:
             sizes |= dict(zip(dims, want[2], strict=False))
-        array = expand(jnp, value, dims)
-        shape = (*(sizes[d] for d in dims), *array.shape[len(dims) :])
+        behind = [v.array.shape[len(v.dims) :] for v in (value, *others)]
+        inner = jnp.broadcast_shapes(*behind, *(want[2][len(dims) :] for _ in want[2:]))
+        array = deepen(jnp, expand(jnp, value, dims), len(dims) + len(inner))
+        shape = (*(sizes[d] for d in dims), *inner)
         return Named(jnp.broadcast_to(array, shape).astype(dtype), dims)
 
     tree: Any

@@ -10,7 +10,7 @@ from nesymm.filtering.binding import bind
 from nesymm.filtering.loop import settle
 from nesymm.filtering.methods import Bootstrap, RaoBlackwellised
 from nesymm.filtering.phases import Phases, phases, use_observed
-from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables
+from nesymm.filtering.plan import Plan, make_plan, reads, tested_variables, told_where
 from nesymm.filtering.questions import questions
 from nesymm.filtering.resampling import SCHEMES
 from nesymm.filtering.state import Outcome, Settings, State
@@ -38,6 +38,7 @@ def _beliefs(both: Phases) -> frozenset[str]:
     """Small finite static variables that the state does not depend on."""
     used = reads(e for p in both for s in p.slots for e in (s.present, *s.values))
     used |= reads(f.condition for p in both for f in p.flags)
+    used |= reads(e for p in both for e in told_where(p, both.kept))
     chosen: list[str] = []
     total = 1
     for name in both.kept:

@@ -72,7 +72,7 @@ def make_plan(
     kept: tuple[str, ...] = (),
 ) -> Plan:
     """Sort the variables of a phase. `solve` names those that may be enumerated."""
-    emitted = emitted_variables(step)
+    emitted = emitted_variables(step, kept)
     solved = tuple(
         v
         for v in step.variables
@@ -118,7 +118,19 @@ def _unread(
     read = reads(e for s in step.slots for e in (s.present, *s.values))
     read |= reads(f.condition for f in step.flags)
     read |= reads(e for v in step.variables for e in v.expressions())
+    read |= reads(told_where(step, kept))
     return frozenset(v.name for v in solved if v.name not in read and v.name not in kept)
+
+
+def told_where(step: StepProgram, kept: Iterable[str]) -> Iterator[Expr]:
+    """Where an observation gives an infinite variable that is drawn another value: what depends
+    on the variable depends on that."""
+    emitted = emitted_variables(step, kept)
+    drawn = {v.name for v in step.variables if not v.finite and v.name not in emitted}
+    for observation in step.observations:
+        for branch in observation.branches:
+            if any(v.op == "rv" and v.data in drawn for v in branch.values):
+                yield branch.condition
 
 
 def _folded(step: StepProgram, unread: list[RandomVariable]) -> dict[str, Folded]:
@@ -159,8 +171,9 @@ def reads(exprs: Iterable[Expr]) -> set[str]:
     return {n.data for n in postorder(list(exprs)) if n.op == "rv"}
 
 
-def emitted_variables(step: StepProgram) -> frozenset[str]:
-    """Variables that one observation gives the value of, and that nothing else reads."""
+def emitted_variables(step: StepProgram, kept: Iterable[str] = ()) -> frozenset[str]:
+    """Variables that an observation gives the value of, and that nothing else reads: nor do
+    later steps, which read those that are `kept`."""
     direct: dict[str, int] = {}
     rest: list[Expr] = []
     for observation in step.observations:
@@ -180,8 +193,14 @@ def emitted_variables(step: StepProgram) -> frozenset[str]:
     rest += [e for q in step.queries for e in q.expressions()]
     rest += [e for s in step.slots for e in (s.present, *s.values)]
     rest += [f.condition for f in step.flags]
-    elsewhere = reads(rest)
-    return frozenset(n for n, count in direct.items() if count == 1 and n not in elsewhere)
+    elsewhere = reads(rest) | set(kept)
+    # An infinite variable is observed once at a time (`check_observations`), a finite one may be
+    # told twice.
+    return frozenset(
+        v.name
+        for v in step.variables
+        if v.name not in elsewhere and v.name in direct and (not v.finite or direct[v.name] == 1)
+    )
 
 
 def _at_own_place(value: Expr, axes: tuple[Axis, ...]) -> bool:

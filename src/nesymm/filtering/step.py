@@ -150,7 +150,9 @@ class ParticleStep:
         # Weights have mean one, so that their logarithms stay small however long it runs.
         mean = jax.lax.stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
         after = after - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
-        statics = {n: values_[n] for n in self.kept if n in values_ and n not in plan.beliefs}
+        wanted = values_ if settings.record else self.kept
+        seen_values = {n: concrete.world.known(concrete, n) for n in wanted if n in values_}
+        statics = {n: v for n, v in seen_values.items() if n in self.kept and n not in plan.beliefs}
         if settings.estimator == "recursive_rloo":
             scores = marginal_scores(problem, new_slots, state.scores, settings)
         new = State(new_slots, statics, beliefs, Named(after, LANES), scores)
@@ -159,7 +161,7 @@ class ParticleStep:
             own = Named(
                 jnp.broadcast_to(jnp.arange(settings.particles), settings.shape(LANES)), LANES
             )
-            history = {**values_, **{f"slot {k}": v for k, v in new_slots.items()}}
+            history = {**seen_values, **{f"slot {k}": v for k, v in new_slots.items()}}
             history["ancestors"] = ancestors if ancestors is not None else own
         return Outcome(
             new,
@@ -167,7 +169,7 @@ class ParticleStep:
             effective,
             resampled,
             answers,
-            self._flags(concrete),
+            self._flags(concrete, after),
             ~jnp.isfinite(total),
             history,
         )
@@ -515,10 +517,12 @@ class ParticleStep:
                 out[f"{slot.name}.{column}"] = value
         return out
 
-    def _flags(self, low: Tables) -> Any:
+    def _flags(self, low: Tables, log_weights: Any) -> Any:
+        """Flags that some particle raises, if evidence has left it any weight."""
         out = []
+        counts = Named(jnp.isfinite(log_weights), LANES)
         for flag in self.plan.step.flags:
-            value = low.value(flag.condition)
+            value = apply(jnp, jnp.logical_and, low.value(flag.condition), counts)
             array = jnp.broadcast_to(
                 expand(
                     jnp,

@@ -118,12 +118,16 @@ class Stream:
         else:
             outcome = self._later(self.state, slices, self._static, time, key, bound)
             state = widen(outcome.state, self._dims)
+        broken = [
+            Failure(int(b), self.time, str(self.engine.phases.later.flags[i]))
+            for b, i in np.argwhere(np.asarray(outcome.flags))
+        ]
         dead = np.flatnonzero(np.asarray(outcome.dead))
-        if dead.size:
-            raise FilterError(
-                [Failure(int(b), self.time, "nothing explains the evidence") for b in dead],
-                None,  # type: ignore[arg-type]
-            )
+        failed = broken or [
+            Failure(int(b), self.time, "nothing explains the evidence") for b in dead
+        ]
+        if failed:
+            raise FilterError(failed, None)  # type: ignore[arg-type]
         self.state = state
         self.time += 1
         probabilities: dict[str, np.ndarray] = {}
@@ -243,8 +247,9 @@ def _shape(want: Wanted, batch: int) -> tuple[int, ...]:
 def _blank(want: Wanted, batch: int, tensor: tuple[int, ...] | None) -> Any:
     """Data in which everything is missing, to learn the layout from."""
     if isinstance(want.types[0], Tensor):
+        tensor = tensor or want.types[0].shape
         if tensor is not None:
-            return np.zeros((batch, 1, *tensor), np.float32)
+            return np.zeros((batch, 1, *(a.size for a in want.axes), *tensor), np.float32)
         raise NesymmError(
             f"{want.name} is a tensor: give the shape of one, as `shapes={{{want.name!r}: …}}`"
         )

@@ -17,7 +17,7 @@ import numpy as np
 
 from nesymm.compiler.runtime import atom_text
 from nesymm.compiler.step import StepProgram
-from nesymm.compiler.types import Bool, Enum, Type, domain
+from nesymm.compiler.types import Bool, Enum, Int, Real, Type, domain
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand
 from nesymm.filtering.data import Sequences
@@ -37,7 +37,8 @@ class Trajectories:
 
     `values` holds arrays [batch, trajectory, step, axes…]: fields of fluents under
     `name.present` and `name.0`, `name.1`, …; random variables under their names. Terms are
-    positions in their domain. `lengths` is the number of steps of each sequence.
+    positions in their domain; the entries of a tensor come behind. `lengths` is the
+    number of steps of each sequence.
     """
 
     step: StepProgram
@@ -55,19 +56,29 @@ class Trajectories:
                 if present is not None and not present[at]:
                     continue
                 fields = [
-                    _decode(type_, self.values[f"{slot.name}.{i}"][at])
+                    decode(type_, self.values[f"{slot.name}.{i}"][at])
                     for i, type_ in enumerate(slot.fields)
                 ]
                 out.append(atom_text(slot.name, (*key, *fields)) + f"@{step}")
         return out
 
 
-def _decode(type_: Type, code: Any) -> Any:
-    if isinstance(type_, Enum):
-        return domain(type_)[int(code)]
-    if isinstance(type_, Bool):
-        return bool(code)
-    return code.item()
+def decode(type_: Type, code: Any) -> Any:
+    """The term that a number in an array stands for; a tensor is a list."""
+    match type_:
+        case Enum():
+            return domain(type_)[int(code)]
+        case Bool():
+            return bool(code)
+        case Int():
+            return int(code)
+        case Real():
+            return float(code)
+    return _listed(np.asarray(code).tolist())
+
+
+def _listed(entries: Any) -> Any:
+    return tuple(map(_listed, entries)) if isinstance(entries, list) else entries
 
 
 # ---------------------------------------------------------------- exactly
@@ -83,7 +94,7 @@ def exact_trajectories(
     count: int,
 ) -> tuple[dict[str, Any], Any]:
     """Values of everything along trajectories, [step, axes…, batch, trajectory], and where
-    nothing explains the evidence, [step, batch]."""
+    nothing explains the evidence, [step, batch], or a rule breaks, [step, batch, flag]."""
     if engine.draws > 1:
         raise NesymmError(
             "a static variable has infinitely many values: trajectories need particles"
@@ -157,7 +168,7 @@ def exact_trajectories(
     for name, value in states.slots.items():
         # Fields that depend on inputs only are the same in every trajectory.
         out[name] = [value]
-    return out, outcome.dead
+    return out, (outcome.dead, outcome.flags)
 
 
 def _fields(engine: ExactFilter, beliefs: list[Named]) -> list[Choice]:
@@ -236,7 +247,7 @@ def particle_trajectories(
             traced.append(jax.vmap(_trace)(piece, here) if piece is not None else None)
         out[name.removeprefix("slot ")] = traced
     out |= _settled(engine, state.beliefs, chosen, replace(settings, particles=count), pick_key)
-    return out, outcome.dead
+    return out, (outcome.dead, outcome.flags)
 
 
 def _settled(
@@ -286,11 +297,11 @@ def arrange(
                 continue
             # The time axis comes first and has no name.
             lead = np.asarray(part.array)
-            named = Named(np.moveaxis(lead, 0, -1), part.dims)
+            named = Named(np.moveaxis(lead, 0, len(part.dims)), part.dims)
             full = expand(np, named, (BATCH, PARTICLE, *axes))
             sizes = (sequences.batch, count, *(a.size for a in axes))
-            full = np.broadcast_to(full, (*sizes, full.shape[-1]))
-            done.append(np.moveaxis(full, -1, 2))
+            full = np.broadcast_to(full, (*sizes, *full.shape[len(sizes) :]))
+            done.append(np.moveaxis(full, len(sizes), 2))
         if parts[0] is None and done:
             # Drawn at later steps only.
             blank = np.zeros((*done[0].shape[:2], 1, *done[0].shape[3:]), done[0].dtype)

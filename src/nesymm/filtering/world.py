@@ -140,14 +140,14 @@ class World:
             return low.elements("slot", expr.data, axes, codes, expr, keys)
         if expr.data not in self.slots:
             # At the first step nothing came before; what reads this is never used.
-            return Named(jnp.zeros((), dtype=low._dtype(expr.type)))
+            return low.nothing(expr.type)
         return low.at_keys(self.slots[expr.data], axes, expr, keys)
 
     def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
         name = expr.data
         variable = self.variables.get(name)
         if variable is None or (variable.guard.op == "const" and not variable.guard.data):
-            return Named(jnp.zeros((), dtype=low._dtype(expr.type)))
+            return low.nothing(expr.type)
         if name in self.enumerated:
             codes = outcome_codes(variable)
             if name in self.split:
@@ -161,6 +161,10 @@ class World:
                 raise AssertionError(f"{name} has no value")
             self.values[name] = self.draw(low, variable)
         return low.at_keys(self.values[name], variable.axes, expr, keys)
+
+    def known(self, low: Tables, name: str) -> Named:
+        """The values of a variable that has been drawn."""
+        return self.values[name]
 
     def _parameter(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
         given = jnp.asarray(self.binding.parameters[expr.data], dtype=low.real)

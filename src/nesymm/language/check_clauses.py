@@ -194,7 +194,7 @@ def _check_family(ctx: Context, family: Struct, params: tuple[Term, ...]) -> Non
         )
     # One network may give all parameters, unless some must be known when compiling.
     neural = len(params) == 1 and ctx.is_network(params[0])
-    if len(params) != len(known.params) and not (neural and "fixed" not in known.constraints):
+    if len(params) != len(known.params) and not (neural and known.from_network):
         fail(
             "E110",
             f"{family.functor} takes {counted(len(known.params), 'parameter')} "
