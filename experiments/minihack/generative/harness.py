@@ -156,10 +156,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         }
         path = options.folder / "results" / f"{stem}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        for index, seed in enumerate(plan.seeds):
-            networks = networks_of(progress, index)
+        found = {seed: networks_of(progress, index) for index, seed in enumerate(plan.seeds)}
+        for seed, networks in found.items():
             weights = options.folder / "weights" / f"{stem}-{seed}.safetensors"
             save_networks(weights, method, networks)
+        for seed, networks in found.items():
             scores[str(seed)] = record_of(method, networks, test, judge)
             tell(f"{name}, seed {seed}: {scores[str(seed)]}")
             path.write_text(json.dumps(record, indent=1) + "\n")

@@ -102,7 +102,7 @@ class Encoder(eqx.Module):
         self.reader = eqx.tree_at(
             lambda r: (r.head.weight, r.head.bias),
             reader,
-            (reader.head.weight * (1 + 9 * means)[:, None], reader.head.bias - 3 * scales),
+            (reader.head.weight * (1 + 2 * means)[:, None], reader.head.bias - 3 * scales),
         )
 
     def __call__(self, picture: Any, k: int) -> Any:
@@ -111,67 +111,54 @@ class Encoder(eqx.Module):
 
 
 class Tiles(eqx.Module):
-    """From features of each cell [features, side, side] to layers of a picture, from 0 to 1."""
+    """From features of each cell [features, side, side] to a picture: every cell a tile."""
 
     paint: eqx.nn.Linear
     pixels: int = eqx.field(static=True)
 
-    def __init__(self, features: int, pixels: int, layers: int = 3, *, key: Any):
-        self.paint = eqx.nn.Linear(features, layers * pixels * pixels, key=key)
+    def __init__(self, features: int, pixels: int, *, key: Any):
+        self.paint = eqx.nn.Linear(features, 3 * pixels * pixels, key=key)
         self.pixels = pixels
 
     def __call__(self, features: Any) -> Any:
         side, p = features.shape[-1], self.pixels
         colours = jnp.einsum("of,fyx->oyx", self.paint.weight, jax.nn.silu(features))
-        tiles = (colours + self.paint.bias[:, None, None]).reshape(-1, p, p, side, side)
-        return jax.nn.sigmoid(tiles.transpose(0, 3, 1, 4, 2).reshape(-1, side * p, side * p))
+        tiles = (colours + self.paint.bias[:, None, None]).reshape(3, p, p, side, side)
+        return jax.nn.sigmoid(tiles.transpose(0, 3, 1, 4, 2).reshape(3, side * p, side * p))
 
 
 class Decoder(eqx.Module):
     """The picture of an agent in row `r` and column `c` of a room that `b1` and `b2` describe.
 
-    The agent is drawn over the room. It looks the same wherever it is: what is seen of it in a
-    cell depends on how far the cell is from row `r` and column `c`, counted from a corner of the
-    picture. How it looks, and how far from the corner row 1 and column 1 are, is learned.
+    The agent looks the same wherever it is: what it adds to the features of a cell depends on how
+    far the cell is from row `r` and column `c`, counted from a corner of the picture. How it
+    looks, and how far from the corner row 1 and column 1 are, is learned.
     """
 
     agent: jax.Array  # features by distance, in rows and columns
-    agent_tiles: Tiles  # three colours, and how much of what is behind is hidden
-    room: jax.Array  # features of the cells
-    scenery: eqx.nn.MLP  # those that are different in this room
-    room_tiles: Tiles
+    scenery: eqx.nn.MLP  # features of all cells
+    tiles: Tiles
     rows: int = eqx.field(static=True)
 
     def __init__(self, rows: int, scene: Scene, features: int = 16, width: int = 64, *, key: Any):
-        keys = jax.random.split(key, 5)
+        keys = jax.random.split(key, 3)
         reach = scene.side + rows - 1
         # Small: what walks have in common is to decide where the agent is, not chance.
         self.agent = 0.01 * jax.random.normal(keys[0], (features, reach, reach))
-        self.agent_tiles = Tiles(features, scene.pixels, layers=4, key=keys[1])
-        self.room = 0.1 * jax.random.normal(keys[2], (features, scene.side, scene.side))
-        self.scenery = eqx.nn.MLP(4, features, width, 2, activation=jax.nn.silu, key=keys[3])
-        self.room_tiles = Tiles(features, scene.pixels, key=keys[4])
+        self.scenery = eqx.nn.MLP(
+            2, features * scene.side**2, width, 2, activation=jax.nn.silu, key=keys[1]
+        )
+        self.tiles = Tiles(features, scene.pixels, key=keys[2])
         self.rows = rows
 
     def __call__(self, r: Any, c: Any, b1: Any, b2: Any) -> Any:
-        features, side, _ = self.room.shape
+        features, reach, _ = self.agent.shape
+        side = reach - self.rows + 1
         corner = (0, self.rows - r, self.rows - c)
-        agent = self.agent_tiles(jax.lax.dynamic_slice(self.agent, corner, (features, side, side)))
-        behind = self.room_tiles(self.room + self.described(b1, b2))
-        return agent[3] * agent[:3] + (1 - agent[3]) * behind
-
-    def described(self, b1: Any, b2: Any) -> Any:
-        """What two numbers add to the features of each cell."""
-        side = self.room.shape[-1]
-        place = (jnp.arange(side) - (side - 1) / 2).astype(self.room.dtype)
+        agent = jax.lax.dynamic_slice(self.agent, corner, (features, side, side))
         # The program may compute in 64 bits; drawing needs no more than the weights have.
-        code = [jnp.asarray(b, self.room.dtype) for b in (b1, b2)]
-
-        def cell(y: Any, x: Any) -> Any:
-            return self.scenery(jnp.stack([*code, y, x]))
-
-        of_row = jax.vmap(cell, in_axes=(None, 0), out_axes=-1)
-        return jax.vmap(of_row, in_axes=(0, None), out_axes=-2)(place, place)
+        code = jnp.stack([b1, b2]).astype(agent.dtype)
+        return self.tiles(self.scenery(code).reshape(agent.shape) + agent)
 
 
 class Moves(eqx.Module):

@@ -47,7 +47,7 @@ class ProgramMethod:
         little noise from the start, the first walk that is found somewhat right is never left.
         So it falls slowly. A cell says as much whatever its number of pixels.
         """
-        return 0.025 * self.scene.pixels * 25 ** jnp.maximum(0.0, 1 - progress / 0.8)
+        return 0.025 * self.scene.pixels * 11 ** jnp.maximum(0.0, 1 - progress / 0.7)
 
     # ------------------------------------------------------------ networks
 

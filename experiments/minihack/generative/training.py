@@ -27,7 +27,7 @@ from nesymm.training.checkpoints import FORMAT, flatten, read, unflatten, write
 
 # Where the agent is and what it looks like is learned more slowly than the rest: what is common to
 # many walks is to decide, not what a few batches happen to show.
-SLOW = ("detector", ".agent")
+SLOW = ("['detector']", "['decoder'].agent", "['decoder'].tiles")
 
 
 class Method(Protocol):

@@ -1,6 +1,6 @@
-"""The drawing of `nesymm generate`: numbers over time, and how often atoms hold.
+"""The drawing of `nesymm generate`: pictures, numbers over time, and how often atoms hold.
 
-It shows the trajectories of the first sequence.
+It shows the trajectories of the first sequence, and the pictures of the first of them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from nesymm.filtering.plan import places
 from nesymm.generation import Generated
 from nesymm.sequence_plots import COLOURS
 
+PICTURES = 12  # along a strip
 NUMBERS = 6
 ATOMS = 24
 TRAJECTORIES = 100
@@ -42,12 +43,14 @@ def save_plot(found: Generated, title: str, path: Path) -> None:
 
 
 def draw(found: Generated, title: str) -> Figure:
-    """Above a panel for each of the first numbers, below the shares of atoms."""
+    """Above strips of pictures, then a panel for each of the first numbers, the shares of atoms."""
     count = min(found.count, TRAJECTORIES)
     all_numbers = dict(_numbers(found, count))
     shares = _shares(found, count, {re.split(r"[( ]", name)[0] for name in all_numbers})
     numbers = dict(list(all_numbers.items())[:NUMBERS])
-    heights = [1.6] * len(numbers) + ([0.4 + 0.22 * len(shares)] if shares else [])
+    pictures = dict(_pictures(found))
+    heights = [_strip_height(found)] * len(pictures) + [1.6] * len(numbers)
+    heights += [0.4 + 0.22 * len(shares)] if shares else []
     if not heights:
         raise NesymmError("there is nothing to draw: no step has numbers or atoms")
     figure = Figure(figsize=(7.5, 0.9 + sum(heights)), dpi=150, layout="constrained")
@@ -55,7 +58,10 @@ def draw(found: Generated, title: str) -> Figure:
     panels = figure.subplots(
         len(heights), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
     )[:, 0]
-    for axes, (name, lines), i in zip(panels, numbers.items(), range(len(numbers)), strict=False):
+    for axes, (name, strip) in zip(panels, pictures.items(), strict=False):
+        _strip(axes, name, strip)
+    below = panels[len(pictures) :]
+    for axes, (name, lines), i in zip(below, numbers.items(), range(len(numbers)), strict=False):
         _lines(axes, name, lines, COLOURS[i % len(COLOURS)])
     if shares:
         _raster(figure, panels[-1], shares)
@@ -91,6 +97,38 @@ def _numbers(found: Generated, count: int) -> Iterator[tuple[str, np.ndarray]]:
                     several = len(want.types) > 1
                     here = (*at, *index, i) if several else (*at, *index)
                     yield _named(name, key, i, len(want.types)), found.observed[name][here]
+
+
+def _pictures(found: Generated) -> Iterator[tuple[str, np.ndarray]]:
+    """Observed tensors that are pictures, [step, height, width] or with colours at the end."""
+    for name, values in found.observed.items():
+        of_one = np.asarray(values)[0, 0, : int(found.lengths[0])]
+        if of_one.ndim == 4 and of_one.shape[1] in (1, 3):
+            of_one = np.moveaxis(of_one, 1, -1)
+            yield name, of_one[..., 0] if of_one.shape[-1] == 1 else of_one
+        elif of_one.ndim == 3 and min(of_one.shape[1:]) > 4:
+            yield name, of_one
+
+
+def _strip_height(found: Generated) -> float:
+    """Such that square pictures look square, in inches."""
+    return 6.0 / min(int(found.lengths[0]), PICTURES)
+
+
+def _strip(axes: Any, name: str, pictures: np.ndarray) -> None:
+    """Pictures side by side, each above its step; of many steps only some."""
+    every = -(-len(pictures) // PICTURES)
+    half = 0.47 * every
+    shown = np.clip(pictures, 0, 1)
+    for step in range(0, len(pictures), every):
+        axes.imshow(
+            shown[step], extent=(step - half, step + half, 0, 1), aspect="auto", cmap="gray",
+            vmin=0, vmax=1, interpolation="nearest",
+        )  # fmt: skip
+    axes.set(xlim=(-0.5 * every, len(pictures) - 1 + 0.5 * every), ylim=(0, 1), yticks=[])
+    axes.set_ylabel(name, fontsize=8, parse_math=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(bottom=False)
 
 
 def _elements(axes: tuple[Axis, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
