@@ -233,7 +233,7 @@ def deviation(deaths: float, count: int, paper: float) -> float:
     return float((deaths - paper) / error)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.minihack.data", description="Play the games of the data set."
     )
@@ -250,6 +250,23 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--trace", type=Path, metavar="FOLDER", help="also write positions and health there"
     )
+    return parser
+
+
+def summary(split: Split, data: Dataset, samples: list[Sample]) -> str:
+    """The death rate beside the paper's, and how many sequences were thrown away."""
+    deaths = float(data.dead.mean())
+    told = ""
+    paper = PAPER_DEATHS.get((split.grid, split.frames, split.enemies))
+    if paper is not None:
+        apart = deviation(deaths, len(data), paper / 100)
+        told = f" (paper {paper:.1f} %, {apart:+.1f} standard errors)"
+    again = sum(s.draws for s in samples) - len(samples)
+    return f"{split.name}: {100 * deaths:.1f} % dead{told}, {again} drawn again"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = command_line()
     options = parser.parse_args(arguments)
     if options.jobs < 1 or (options.count is not None and options.count < 1):
         parser.error("--jobs and --count must be at least 1")
@@ -274,16 +291,7 @@ def main(arguments: list[str] | None = None) -> None:
             data.save(options.out / f"{name}.npz")
             if options.trace:
                 save_trace(options.trace / f"{name}_trace.npz", samples, split.grid)
-            deaths = float(data.dead.mean())
-            told = ""
-            if (split.grid, split.frames, split.enemies) in PAPER_DEATHS:
-                paper = PAPER_DEATHS[split.grid, split.frames, split.enemies] / 100
-                apart = deviation(deaths, len(data), paper)
-                told = f" (paper {100 * paper:.1f} %, {apart:+.1f} standard errors)"
-            progress.print(
-                f"{name}: {100 * deaths:.1f} % dead{told}, "
-                f"{sum(s.draws for s in samples) - len(samples)} drawn again"
-            )
+            progress.print(summary(split, data, samples))
 
 
 if __name__ == "__main__":

@@ -157,10 +157,6 @@ class DeepHMM:
     patience: int = 5
     grid: int = 10
 
-    @property
-    def name(self) -> str:
-        return "deep-hmm"
-
     def settings(self) -> tuple[Setting, ...]:
         return tuple(setting for setting in SETTINGS if setting[0] == self.grid)
 

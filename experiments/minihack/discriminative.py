@@ -16,16 +16,11 @@ from pathlib import Path
 
 from experiments.minihack import harness, results
 from experiments.minihack.metrics import score
+from experiments.minihack.options import seeds
 from experiments.minihack.reading import read
 from nesymm.errors import NesymmError
 
 PROGRAM_NAME = "python -m experiments.minihack.discriminative"
-
-
-def seeds(text: str) -> tuple[int, ...]:
-    """`0-4` or `0,2,3`."""
-    first, dash, last = text.partition("-")
-    return tuple(range(int(first), int(last) + 1)) if dash else tuple(map(int, text.split(",")))
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -41,7 +36,9 @@ def command_line() -> argparse.ArgumentParser:
     run.add_argument("--parts", nargs="+", choices=results.PARTS, default=[*results.PARTS])
     run.add_argument("--results", type=Path, default=results.FOLDER, help="folder for the records")
     run.add_argument("--weights", type=Path, default=harness.WEIGHTS, help="folder for the weights")
-    run.add_argument("--fit-on", metavar="cpu", help="fit there, score on the default device")
+    run.add_argument(
+        "--fit-on", choices=("cpu", "gpu", "tpu"), help="fit there, score on the default device"
+    )
     run.add_argument("--quiet", action="store_true", help="no progress")
 
     evaluate = commands.add_parser("evaluate", help="score the shipped weights on a file")

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from experiments.minihack import results
 from experiments.minihack.data import FURTHER, load
-from experiments.minihack.methods import Method, Reloadable, Setting, Trained
+from experiments.minihack.methods import Method, Setting, Trained
 from experiments.minihack.metrics import DEATH_WEIGHT, Scores, score, weighted
 from nesymm.errors import NesymmError
 
@@ -61,9 +61,10 @@ class Job:
     @property
     def command(self) -> str:
         epochs = f" --epochs {self.epochs}" if self.epochs is not None else ""
+        fit_on = f" --fit-on {self.fit_on}" if self.fit_on is not None else ""
         return (
             "python -m experiments.minihack.discriminative run "
-            f"--methods {self.method} --seeds {self.seed}{epochs}"
+            f"--methods {self.method} --seeds {self.seed}{epochs}{fit_on}"
         )
 
 
@@ -74,23 +75,28 @@ def make(name: str, epochs: int | None = None) -> Method:
     if epochs is not None:
         if not is_dataclass(method) or "epochs" not in {f.name for f in fields(method)}:
             raise NesymmError(f"the method {name} has no number of epochs to set")
+        if epochs < 1:
+            raise NesymmError(f"expected at least one epoch, received {epochs}")
         method = replace(cast(Any, method), epochs=epochs)
     return cast(Method, method)
 
 
 def run(job: Job) -> None:
-    """Fits (or reads what was fitted before), scores what is not scored yet, writes the record."""
+    """Fits (or reads what was fitted before), scores what is not scored yet, writes the record.
+
+    All scores of a record are of the same weights: where it is fitted again, old ones go.
+    """
     method = make(job.method, job.epochs)
     before = results.seeds(job.method, job.folder).get(job.seed)
     path = job.weights / f"{job.method}-{job.seed}.safetensors"
-    if before is not None and path.exists() and isinstance(method, Reloadable):
-        trained = method.load(path)
-        record = {name: value for name, value in before.items() if name != "scores"}
+    if before is not None and path.exists():
+        trained, record, known = method.load(path), before, set(before["scores"])
     else:
         trained, record = fit(method, job, path)
-    for name, scores in evaluate(method, trained, job).items():
+        known = set()
+    for name, scores in evaluate(method, trained, job, known).items():
         scored = {data: s.to_json() for data, s in scores.items()}
-        results.add(name, job.seed, {**record, "scores": scored}, job.folder)
+        results.add(name, job.seed, {**record, "scores": scored}, job.folder, keep=bool(known))
 
 
 def fit(method: Method, job: Job, path: Path) -> tuple[Trained, dict[str, Any]]:
@@ -125,8 +131,10 @@ def placed(kind: str | None) -> AbstractContextManager[Any]:
     return places
 
 
-def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, Scores]]:
-    """The scores on every test set that the method can be used on.
+def evaluate(
+    method: Method, trained: Trained, job: Job, known: set[str]
+) -> dict[str, dict[str, Scores]]:
+    """The scores on every test set that the method can be used on, save the known ones.
 
     Those of a method in `WEIGHTED` are also given with every death counted several times.
     """
@@ -137,7 +145,7 @@ def evaluate(method: Method, trained: Trained, job: Job) -> dict[str, dict[str, 
     for part in job.parts:
         for setting in settings_of(method, part):
             name = results.set_name(setting, part)
-            if name in results.scored(job.method, job.seed, job.folder):
+            if name in known:
                 continue
             data = load(name)
             probabilities = trained.probabilities(data, job.seed)

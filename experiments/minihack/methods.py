@@ -7,7 +7,7 @@ validation sets, and asks what was fitted for a probability of death per traject
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -45,10 +45,7 @@ class Trained(Protocol):
 
 
 class Method(Protocol):
-    """A method to fit: its name is a file name too (`transformer`, `deep-hmm`, `nesymm`)."""
-
-    @property
-    def name(self) -> str: ...
+    """A method to fit."""
 
     def settings(self) -> tuple[Setting, ...]:
         """Those of `SETTINGS` that the method can be used on."""
@@ -58,9 +55,6 @@ class Method(Protocol):
         """Fits on `train`. Whatever is chosen is chosen on `validation`."""
         ...
 
-
-@runtime_checkable
-class Reloadable(Protocol):
-    """A method that can read what was fitted before."""
-
-    def load(self, path: str | Path) -> Trained: ...
+    def load(self, path: str | Path) -> Trained:
+        """What was fitted before, from what `Trained.save` wrote."""
+        ...

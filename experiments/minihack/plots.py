@@ -30,15 +30,17 @@ COLOURS = {
 PAPER_MARKS = {"Transformer": "^", "Deep-HMM": "s", "NeSy-MM": "D"}
 GREY = "#777777"
 WEIGHTED = "-weighted"
+ACCURACIES = {"test": "accuracy.png", "test_large": "accuracy_large.png"}
 
 
 def draw_all(trained: TrainedRules, records: dict[str, Any], out: Path) -> list[Path]:
     """All pictures into a folder; the accuracies only where there are any."""
     out.mkdir(parents=True, exist_ok=True)
     paths = []
-    if records:
-        paths.append(out / "accuracy.png")
-        accuracy(records).savefig(paths[-1])
+    for part, name in ACCURACIES.items():
+        if results.measured(records, part):
+            paths.append(out / name)
+            accuracy(records, part).savefig(paths[-1])
     paths.append(out / "policy.png")
     policy(trained).savefig(paths[-1])
     paths.append(out / "belief.gif")
@@ -63,36 +65,11 @@ def _rank(name: str) -> tuple[int, bool]:
 def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
     """Balanced accuracy and F1 by setting: the paper's methods in grey, ours in colour."""
     figure = _figure(10, 6.5)
-    places = np.arange(len(SETTINGS))
-    records = {n: records[n] for n in sorted(records, key=_rank)}
-    shown = [*results.PAPER, *records]
-    offsets = np.linspace(-0.3, 0.3, len(shown))
     axes = figure.subplots(2, 1, sharex=True)
-    for ax, (metric, (title, _)) in zip(axes, results.METRICS.items(), strict=True):
-        column = list(results.METRICS).index(metric)
-        for (name, told), offset in zip(results.PAPER.items(), offsets, strict=False):
-            xs = [places[i] + offset for i, s in enumerate(SETTINGS) if s in told]
-            ys = [told[s][column] for s in SETTINGS if s in told]
-            mark = PAPER_MARKS[name]
-            ax.plot(xs, ys, mark, color=GREY, mfc="white", label=f"{name} (paper)")
-        ours = zip(records.items(), offsets[len(results.PAPER) :], strict=True)
-        for (name, record), offset in ours:
-            xs, ys, errors = [], [], []
-            for place, setting in zip(places, SETTINGS, strict=True):
-                values = results.over_seeds(record, results.set_name(setting, part), metric)
-                if len(values):
-                    mean, error = results.mean_and_error(values)
-                    xs.append(place + offset)
-                    ys.append(mean)
-                    errors.append(np.nan_to_num(error))
-            colour = COLOURS[name.removesuffix(WEIGHTED)]
-            fill = "white" if name.endswith(WEIGHTED) else colour
-            ax.errorbar(
-                xs, ys, errors, fmt="o", color=colour, mfc=fill, ms=5, capsize=2, label=name
-            )
-        ax.set_ylabel(title)
-        ax.grid(axis="y", color="#dddddd")
-        ax.set_axisbelow(True)
+    records = {n: records[n] for n in sorted(records, key=_rank)}
+    places = np.arange(len(SETTINGS))
+    for ax, metric in zip(axes, results.METRICS, strict=True):
+        _panel(ax, metric, records, part)
         for edge in places[:-1] + 0.5:
             ax.axvline(edge, color="#eeeeee")
     axes[0].axhline(50, color=GREY, lw=0.8, ls=":")
@@ -101,6 +78,30 @@ def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
     axes[1].set_xlim(-0.5, len(SETTINGS) - 0.5)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
+
+
+def _panel(ax: Any, metric: str, records: dict[str, Any], part: str) -> None:
+    """One metric by setting: the methods side by side, each with its standard error."""
+    offsets = iter(np.linspace(-0.3, 0.3, len(results.PAPER) + len(records)))
+    column = list(results.METRICS).index(metric)
+    for name, told in results.PAPER.items():
+        xs = [SETTINGS.index(setting) for setting in told] + next(offsets)
+        ys = [numbers[column] for numbers in told.values()]
+        ax.plot(xs, ys, PAPER_MARKS[name], color=GREY, mfc="white", label=f"{name} (paper)")
+    for name, record in records.items():
+        found = {
+            place: results.mean_and_error(values)
+            for place, setting in enumerate(SETTINGS)
+            if len(values := results.over_seeds(record, results.set_name(setting, part), metric))
+        }
+        xs = list(found) + next(offsets)
+        ys, errors = np.nan_to_num(list(found.values())).reshape(-1, 2).T
+        colour = COLOURS[name.removesuffix(WEIGHTED)]
+        fill = "white" if name.endswith(WEIGHTED) else colour
+        ax.errorbar(xs, ys, errors, fmt="o", color=colour, mfc=fill, ms=5, capsize=2, label=name)
+    ax.set_ylabel(results.METRICS[metric][0])
+    ax.grid(axis="y", color="#dddddd")
+    ax.set_axisbelow(True)
 
 
 # ---------------------------------------------------------------- policy

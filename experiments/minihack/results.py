@@ -87,16 +87,18 @@ def scored(method: str, seed: int, folder: Path = FOLDER) -> set[str]:
     return set(seeds(method, folder).get(seed, {}).get("scores", {}))
 
 
-def add(method: str, seed: int, record: dict[str, Any], folder: Path = FOLDER) -> None:
-    """Writes the record of one seed beside those of the others; its scores are added."""
+def add(
+    method: str, seed: int, record: dict[str, Any], folder: Path = FOLDER, keep: bool = True
+) -> None:
+    """Writes the record of one seed beside those of the others; `keep` keeps its older scores."""
     path = path_of(method, folder)
     folder.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         # Seeds may be run side by side: one writes at a time.
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = seeds(method, folder)
-        scores = {**known.get(seed, {}).get("scores", {}), **record["scores"]}
-        known[seed] = {**record, "scores": scores}
+        older = known.get(seed, {}).get("scores", {}) if keep else {}
+        known[seed] = {**record, "scores": {**older, **record["scores"]}}
         whole = {"method": method, "seeds": {str(s): known[s] for s in sorted(known)}}
         partial = path.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(json.dumps(whole, indent=1) + "\n")
@@ -119,19 +121,22 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     """Markdown: the paper's Tables 3 and 4 with our numbers beside them, and what they cost."""
     text = []
     for part, about in PARTS.items():
-        if not any(len(over_seeds(r, n, "f1")) for r in records.values() for n in _sets(part)):
+        if not measured(records, part):
             continue
         for metric in METRICS:
             text += [f"## {METRICS[metric][0]}, {about}", "", *_table(records, part, metric), ""]
     return "\n".join([*text, "## Cost", "", *_costs(records)]) + "\n"
 
 
+def measured(records: dict[str, dict[str, Any]], part: str) -> bool:
+    """Whether there is any score of a part."""
+    names = {set_name(setting, part) for setting in _settings(part)}
+    runs = [run for record in records.values() for run in record["seeds"].values()]
+    return any(names & set(run["scores"]) for run in runs)
+
+
 def _settings(part: str) -> tuple[Setting, ...]:
     return data.FURTHER if part == FURTHER else SETTINGS
-
-
-def _sets(part: str) -> list[str]:
-    return [set_name(setting, part) for setting in _settings(part)]
 
 
 def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[str]:

@@ -119,13 +119,7 @@ class Rules:
     epochs: int = 25
     batch: int = 100
     rate: float = 2e-2
-    evidence: float = 1.0  # weights of the two likelihoods
-    label: float = 1.0
     sequences: int | None = None  # train on the first so many
-
-    @property
-    def name(self) -> str:
-        return "nesymm"
 
     @property
     def inference(self) -> Inference:
@@ -140,14 +134,13 @@ class Rules:
         return compile_model(train.grid, train.enemies, seed)
 
     def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedRules:
-        terms = (LogEvidence(self.evidence), QueryLoss(QUERY, "dead", self.label))
         used = slice(self.sequences)
         steps = self.epochs * (len(train.dead[used]) // self.batch)
         fitted = fit(
             self.model(train, seed),
             {**arrays(train, used), "dead": train.dead[used].astype(float)},
             validation={**arrays(validation), "dead": validation.dead.astype(float)},
-            objective=[term for term in terms if term.weight > 0],
+            objective=(LogEvidence(), QueryLoss(QUERY, "dead")),
             method=self.inference,
             optimizer=optax.adam(optax.cosine_decay_schedule(self.rate, steps, 0.05)),
             clip=10.0,
@@ -177,10 +170,6 @@ class ExactRules(Rules):
     """
 
     epochs: int = 10
-
-    @property
-    def name(self) -> str:
-        return "nesymm-exact"
 
     @property
     def inference(self) -> Inference:

@@ -8,8 +8,8 @@ zeros; each further one comes from all before it by dropout, causal self-attenti
 cross-attention on the incoming action and hit (with residuals and layer norm, as usual in such
 decoders); the last one is classified.
 
-`variant="strong"`, the default, has more: see `STRONG`. In its loss, all deaths together weigh
-about as much as all survivals.
+`variant="strong"`, the default, has more: see `STRONG`. `variant="weighted"` is the same with a
+loss in which all deaths together weigh about as much as all survivals.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class Options:
     weight_decay: float = 0.0
     batch_size: int = 50
     epochs: int = 50
-    patience: int = 50
 
 
 PAPER = Options()
@@ -64,7 +63,6 @@ STRONG = Options(
     weight_decay=1e-2,
     batch_size=100,
     epochs=40,
-    patience=40,
 )
 WEIGHTED = replace(STRONG, death_weight=DEATH_WEIGHT)
 VARIANTS = {"paper": PAPER, "strong": STRONG, "weighted": WEIGHTED}
@@ -291,7 +289,7 @@ class Transformer:
         final_loss = eqx.filter_jit(_loss(replace(options, every_frame=False)))
         rng = np.random.default_rng(seed)
         history: list[dict[str, float]] = []
-        best, best_loss, best_epoch = network, np.inf, 0
+        best, best_loss = network, np.inf
         for epoch in range(options.epochs):
             losses = []
             order = rng.permutation(len(train))[: batches * options.batch_size]
@@ -305,9 +303,7 @@ class Transformer:
                 reached = f"loss {history[-1]['loss']:.4f}, validation {told:.4f}"
                 print(f"{self.name}: epoch {epoch}, {reached}", flush=True)
             if told < best_loss:
-                best, best_loss, best_epoch = network, told, epoch
-            if epoch - best_epoch >= options.patience:
-                break
+                best, best_loss = network, told
         return TrainedTransformer(best, tuple(history))
 
     def load(self, path: str | Path) -> TrainedTransformer:

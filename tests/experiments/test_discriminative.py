@@ -1,4 +1,4 @@
-"""The discriminative experiment: its rules, its scores, its command line."""
+"""The discriminative experiment: its rules, and `evaluate` on any file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import nesymm
-from experiments.minihack import discriminative, harness, results
+from experiments.minihack import discriminative
 from experiments.minihack.data import Dataset, load
-from experiments.minihack.methods import SETTINGS
 from experiments.minihack.metrics import score
 from experiments.minihack.plots import COMPASS
 from experiments.minihack.rules import (
     PROGRAM,
     QUERY,
     WEIGHTS,
+    ExactRules,
     Policy,
     Rules,
     TrainedRules,
@@ -175,90 +175,6 @@ def test_far_away_the_policy_is_that_of_the_furthest() -> None:
     assert policy(14, 2) != pytest.approx(policy(5, 2))
 
 
-# ---------------------------------------------------------------- scores
-
-
-def test_scores_by_hand() -> None:
-    # Two of three deaths found, three of four survivors.
-    p = np.array([0.9, 0.8, 0.2, 0.1, 0.3, 0.6, 0.0])
-    dead = np.array([1, 1, 1, 0, 0, 0, 0])
-    found = score(p, dead)
-    assert found.balanced_accuracy == pytest.approx(100 * (2 / 3 + 3 / 4) / 2)
-    assert found.f1 == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
-    assert found.n == 7 and found.deaths == pytest.approx(3 / 7)
-    assert found.predicted == pytest.approx(p.mean())
-    assert score(np.array([0.1]), np.array([0])).balanced_accuracy == 100
-
-
-def test_half_is_not_dead() -> None:
-    assert score(np.array([0.5, 0.5]), np.array([0, 1])).balanced_accuracy == 50
-
-
-# ---------------------------------------------------------------- harness
-
-
-class Coin:
-    """A method that says the death rate of the training set, and a little more with the seed."""
-
-    name = "coin"
-
-    def settings(self) -> Any:
-        return SETTINGS[:2]
-
-    def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> Any:
-        return FittedCoin(float(train.dead.mean()))
-
-
-class FittedCoin:
-    parameters_count = 1
-
-    def __init__(self, rate: float):
-        self.rate = rate
-
-    def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
-        return np.full(len(data), self.rate)
-
-    def save(self, path: str | Path) -> None:
-        Path(path).write_text(str(self.rate))
-
-
-def test_a_run_leaves_a_record_and_is_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(harness.METHODS, "coin", (__name__, "Coin", {}))
-    jobs = [
-        harness.Job("coin", seed, None, ("test",), tmp_path, tmp_path, progress=False)
-        for seed in (0, 1)
-    ]
-    for job in jobs:
-        harness.run(job)
-    record = json.loads((tmp_path / "coin.json").read_text())
-    assert list(record["seeds"]) == ["0", "1"]
-    first = record["seeds"]["0"]
-    assert set(first["scores"]) == {"N10T10E1test", "N10T10E2test"}
-    assert first["scores"]["N10T10E1test"]["balanced_accuracy"] == 50  # everybody survives
-    assert first["peak_memory_mb"] > 1 and first["fit_seconds"] >= 0
-    assert "--methods coin --seeds 0" in first["command"]
-    told: list[str] = []
-    assert harness.run_all(jobs, told.append)
-    assert told == ["coin, seed 0: finished before", "coin, seed 1: finished before"]
-    text = results.tables(results.read_all(tmp_path))
-    assert "| 10 | 10 | 1 | 75.72 | 59.88 | 64.45 | 50.00 ± 0.00 |" in text
-
-
-def test_the_error_of_the_mean() -> None:
-    mean, error = results.mean_and_error(np.array([1.0, 2.0, 3.0]))
-    assert (mean, error) == (2.0, pytest.approx(1 / np.sqrt(3)))
-    assert np.isnan(results.mean_and_error(np.array([1.0]))[1])
-
-
-def test_an_unknown_method_has_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(harness.METHODS, "coin", (__name__, "Coin", {}))
-    with pytest.raises(nesymm.NesymmError, match="coin has no number of epochs"):
-        harness.make("coin", epochs=3)
-    assert harness.make("nesymm", epochs=3).epochs == 3  # type: ignore[attr-defined]
-
-
 # ---------------------------------------------------------------- the command line
 
 
@@ -297,24 +213,50 @@ def broken(kind: str, path: Path) -> None:
             del parts["hits"]
         case "shape":
             parts["actions"] = parts["actions"][:, :-1]
+        case "axes":
+            parts["dead"] = parts["dead"][:, None]
+        case "none":
+            parts = {name: a[:0] if np.ndim(a) else a for name, a in parts.items()}
         case "range":
             parts["start"] = parts["start"] + 7
         case "first":
             parts["hits"] = np.ones_like(parts["hits"])
         case "real":
             parts["actions"] = parts["actions"] + 0.5
-    np.savez(path, **parts)
+        case "words":
+            parts["actions"] = np.full(parts["actions"].shape, "north")
+        case "objects":
+            parts["hits"] = np.full(parts["hits"].shape, None)
+        case "grid":
+            parts["grid"] = 5.5
+        case "grids":
+            parts["grid"] = np.array([5, 5])
+        case "enemies":
+            parts["enemies"] = 0
+    np.savez_compressed(path, **parts)
+    if kind == "damaged":
+        content = bytearray(path.read_bytes())
+        content[60:80] = b"\xff" * 20
+        path.write_bytes(content)
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("text", "not a file of the data format"),
-        ("lacking", "lacks hits"),
+        ("text", "not a file of the data format: it is no .npz file"),
+        ("damaged", "not a file of the data format"),
+        ("objects", "Object arrays cannot be loaded when allow_pickle=False"),
+        ("lacking", "lacks hits; expected the arrays actions, start, hits, dead, grid, enemies"),
         ("shape", "actions: expected shape (3, 3), received (3, 2)"),
+        ("axes", "expected dead [n] and hits [n, T], received dead (3, 1) and hits (3, 4)"),
+        ("none", "expected sequences of at least 2 frames, received 0 of 4"),
         ("range", "start: expected whole numbers 1 to 5, received"),
         ("first", "hits: expected 0 in the first frame"),
-        ("real", "actions: expected whole numbers 0 to 3"),
+        ("real", "actions: expected whole numbers 0 to 3, received float64"),
+        ("words", "actions: expected whole numbers 0 to 3, received <U5"),
+        ("grid", "grid: expected whole numbers 3 to 255, received float64"),
+        ("grids", "grid: expected shape (), received (2,)"),
+        ("enemies", "enemies: expected whole numbers 1 to 255, received 0 to 0"),
     ],
 )
 def test_bad_files_are_named(
@@ -352,3 +294,20 @@ def test_a_short_training_lowers_the_loss() -> None:
         .filter(arrays(load("N15T10E1test"), np.arange(2)), method=RaoBlackwellised(20))
         .final
     )
+
+
+@pytest.mark.slow
+def test_exact_inference_is_used_in_training_and_afterwards() -> None:
+    data = games_with_hits()
+    method = ExactRules(epochs=3, batch=len(data))
+    before = method.model(data, seed=0)
+    after = method.fit(data, data, seed=0, progress=False)
+    assert method.inference == after.inference == ExactForward()
+    assert before.constants["collisions"] == after.model.constants["collisions"] == 0
+    assert {enemies for _, _, enemies in method.settings()} == {1}
+    evidence = [
+        model.filter(arrays(data), method=ExactForward()).log_evidence.mean()
+        for model in (before, after.model)
+    ]
+    assert evidence[1] > evidence[0]
+    assert after.probabilities(data, seed=0) == pytest.approx(after.probabilities(data, seed=1))

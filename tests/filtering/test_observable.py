@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import nesymm
 from nesymm.errors import ProgramError
+from nesymm.filtering.methods import Bootstrap, RaoBlackwellised
 
-METHODS = ("exact", "rao-blackwellised", "bootstrap", "auto")
+METHODS = ("exact", "rao-blackwellised", "bootstrap")
+IN_THE_SLOW_SUITE = [pytest.param(m, marks=pytest.mark.slow) for m in METHODS[1:]]
 
 STUCK = """\
 0.3::stuck@t.
@@ -24,7 +28,7 @@ READINGS = {"reading": np.array([[0.0, 0.5]])}
 # --- a point mass in some worlds, a density in others ------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, "auto"])
 def test_a_mixture_is_refused(method: str) -> None:
     with pytest.raises(ProgramError) as caught:
         nesymm.compile(STUCK).filter(READINGS, method=method)
@@ -87,7 +91,7 @@ def test_steps_may_differ() -> None:
     np.testing.assert_allclose(result.log_evidence, np.log((up + down) / 2).sum(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["exact", "rao-blackwellised"])
+@pytest.mark.parametrize("method", ["exact", IN_THE_SLOW_SUITE[0]])
 def test_numbers_that_are_counted_have_masses(method: str) -> None:
     model = nesymm.compile("""
         0.3::broken@t.
@@ -122,15 +126,42 @@ def test_a_value_is_observed_once(observed: str) -> None:
         model.filter(data or None, horizon=None if data else 1)
 
 
-def test_different_steps_and_keys_are_different_values() -> None:
+@pytest.mark.parametrize("method", ["exact", *IN_THE_SLOW_SUITE])
+def test_different_steps_and_keys_are_different_values(method: str) -> None:
     model = nesymm.compile("""
         x(1, V)@t ~ normal(0, 1). x(2, V)@t ~ normal(0, 1).
         observe(x(1)@0, 0.5). observe(x(2)@0, 1.0). observe(x(1)@T, 1.5).
     """)
     expected = stats.norm.logpdf([0.5, 1.0, 1.5]).sum()
-    for method in ("exact", "rao-blackwellised"):
-        result = model.filter(horizon=2, method=method)
-        np.testing.assert_allclose(result.log_evidence, expected, rtol=1e-5)
+    result = model.filter(horizon=2, method=method)
+    np.testing.assert_allclose(result.log_evidence, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "method", [RaoBlackwellised, pytest.param(Bootstrap, marks=pytest.mark.slow)]
+)
+def test_one_element_tells_nothing_of_the_others(method: type) -> None:
+    """All elements are read by one rule, and tied by what turns their means around."""
+    model = nesymm.compile("""
+        0.5::turned@t.
+        mean(B, B)@t :- between(1, 3, B), not turned@t.
+        mean(B, M)@t :- between(1, 3, B), turned@t, M is -B.
+        x(B, V)@t ~ normal(M, 1) :- mean(B, M)@t.
+        above@t :- x(B, V)@t, V > 3.
+        observe(x(1)@0, 0.2). observe(x(2)@0, -0.1).
+        query(above@t). query(turned@t).
+    """)
+    n = 10000
+    result = model.filter(horizon=0, method=method(particles=n))
+    joint = np.array([0.5 * stats.norm.pdf([0.2, -0.1], [s, 2 * s]).prod() for s in (1, -1)])
+    truths = {"turned@t": joint[1], "above@t": joint @ stats.norm.sf(3, [3, -3])}
+    for query, truth in truths.items():
+        truth /= joint.sum()
+        error = np.sqrt(truth * (1 - truth) / result.effective[0, 0])
+        np.testing.assert_allclose(result.filtered[query], truth, atol=5 * error)
+    # Half of the particles of a bootstrap filter draw each sign; the evidence is their mean.
+    error = 0.5 * abs(np.diff(joint)[0]) / joint.sum() * 2 / np.sqrt(n)
+    np.testing.assert_allclose(result.log_evidence, np.log(joint.sum()), atol=5 * error + 1e-5)
 
 
 def test_a_value_of_an_earlier_step_has_no_density() -> None:
@@ -142,54 +173,55 @@ def test_a_value_of_an_earlier_step_has_no_density() -> None:
 # --- what is observed of a static variable -----------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["exact", "rao-blackwellised", "bootstrap"])
-@pytest.mark.parametrize(
-    ("family", "value", "log_p", "body"),
-    [
-        ("normal(0, 1)", "2.0", stats.norm.logpdf(2.0), "x(V)"),
-        ("poisson(2)", "4", stats.poisson.logpmf(4, 2), "on@(t-1), x(V)"),
-        ("uniform_int(0, 5)", "4", np.log(1 / 6), "on@(t-1), x(V)"),
-    ],
-)
-def test_later_steps_know_an_observed_static_variable(
-    method: str, family: str, value: str, log_p: float, body: str
-) -> None:
-    """`body`: the first step reads it, or only later ones do."""
-    model = nesymm.compile(f"""
-        x(V) ~ {family}.
-        observe(x, {value}).
-        on@0. on@t :- on@(t-1).
-        high@t :- {body}, V > 1.5.
-        query(high@t).
-    """)
-    result = model.filter(horizon=3, method=method)
-    np.testing.assert_allclose(result.filtered["high@t"][0, 1:], 1.0, rtol=1e-6)
-    if (method, family) != ("bootstrap", "uniform_int(0, 5)"):  # drawn, and then compared
-        np.testing.assert_allclose(result.log_evidence, log_p, rtol=1e-5)
-
-
 @pytest.mark.parametrize("method", METHODS)
-def test_an_observed_static_mean(method: str) -> None:
+def test_later_steps_know_observed_static_variables(method: str) -> None:
+    """One is read by the first step, one only by later steps, one is the mean of what is seen."""
     model = nesymm.compile("""
-        mean(M) ~ normal(0, 1).
-        x(V)@t ~ normal(M, 1) :- mean(M).
-        observe(mean, 1.5). observe(x@t).
+        level(V) ~ normal(0, 1). observe(level, 2.0).
+        high@t :- level(V), V > 1.5.
+        on@0. on@t :- on@(t-1).
+        count(N) ~ poisson(2). observe(count, 4).
+        many@t :- on@(t-1), count(N), N > 3.
+        mean(M) ~ normal(0, 1). observe(mean, 1.5).
+        x(V)@t ~ normal(M, 1) :- mean(M). observe(x@t).
+        query(high@t). query(many@t).
     """)
     data = np.array([[1.0, 2.0, 3.0]])
-    expected = stats.norm.logpdf(1.5) + stats.norm.logpdf(data, 1.5).sum()
     result = model.filter({"x": data}, method=method)
+    np.testing.assert_allclose(result.filtered["high@t"], 1.0, rtol=1e-6)
+    np.testing.assert_allclose(result.filtered["many@t"], [[0.0, 1.0, 1.0]], rtol=1e-6)
+    of_statics = stats.norm.logpdf([2.0, 1.5]).sum() + stats.poisson.logpmf(4, 2)
+    expected = of_statics + stats.norm.logpdf(data, 1.5).sum()
     np.testing.assert_allclose(result.log_evidence, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["exact", "rao-blackwellised", "bootstrap"])
+# Five standard errors of the logarithm of the share that a bootstrap filter with 1,000
+# particles draws right: one in six.
+DRAWN = 5 * np.sqrt(5 / 1000)
+
+
+@pytest.mark.parametrize("method", ["exact", *IN_THE_SLOW_SUITE])
+def test_later_steps_know_an_observed_finite_static_variable(method: str) -> None:
+    model = nesymm.compile("""
+        x(V) ~ uniform_int(0, 5). observe(x, 4).
+        on@0. on@t :- on@(t-1).
+        high@t :- on@(t-1), x(V), V > 3.
+        query(high@t).
+    """)
+    result = model.filter(horizon=3, method=method)
+    np.testing.assert_allclose(result.filtered["high@t"], [[0.0, 1.0, 1.0, 1.0]], rtol=1e-6)
+    error = DRAWN if method == "bootstrap" else 1e-5
+    np.testing.assert_allclose(result.log_evidence, np.log(1 / 6), atol=error)
+
+
+@pytest.mark.parametrize("method", ["exact", *IN_THE_SLOW_SUITE])
 def test_a_finite_static_variable_is_the_same_at_all_steps(method: str) -> None:
     model = nesymm.compile("x(V) ~ uniform_int(0, 5). y(V)@t :- x(V). observe(y@t).")
     data = {"y": [[2, 2, 2], [2, 2, 3]]}
     result = model.filter(data, method=method, errors="keep")
     assert result.log_evidence[1] == -np.inf
     assert [(f.sequence, f.step) for f in result.failures] == [(1, 2)]
-    # The share of 1,000 particles that a bootstrap filter draws right has this error.
-    error = 5 * np.sqrt(5 / 1000) if method == "bootstrap" else 1e-5
+    error = DRAWN if method == "bootstrap" else 1e-5
     np.testing.assert_allclose(result.log_evidence[0], np.log(1 / 6), atol=error)
 
 
@@ -206,7 +238,7 @@ def test_a_static_variable_that_is_observed_in_some_worlds() -> None:
     with pytest.raises(nesymm.errors.NesymmError, match="observed only in some worlds"):
         model.filter(horizon=2, method="exact")
     n = 4000
-    result = model.filter(horizon=2, method=nesymm.filtering.methods.RaoBlackwellised(particles=n))
+    result = model.filter(horizon=2, method=RaoBlackwellised(particles=n))
     first, second = stats.norm.pdf(2.0), stats.norm.pdf(2.0, 0, 2)
     share = first / (first + second)
     expected = share + (1 - share) * stats.norm.sf(1.5)
@@ -227,10 +259,14 @@ query(high@t).
 """
 
 
-def test_trajectories_hold_what_is_observed() -> None:
-    model = nesymm.compile(WALK)
+@pytest.fixture(scope="module")
+def walk() -> Any:
+    return nesymm.compile(WALK)
+
+
+def test_trajectories_hold_what_is_observed(walk: Any) -> None:
     data = {"x": np.array([[0.1, np.nan, 0.4]], np.float32)}
-    drawn = model.trajectories(data, 5).values
+    drawn = walk.trajectories(data, 5).values
     np.testing.assert_allclose(drawn["threshold"], 0.3, rtol=1e-6)
     np.testing.assert_array_equal(drawn["x"][0, :, 0], data["x"][0, 0])
     np.testing.assert_array_equal(drawn["x:2"][0, :, 2], data["x"][0, 2])
@@ -238,7 +274,7 @@ def test_trajectories_hold_what_is_observed() -> None:
     np.testing.assert_array_equal(drawn["x:2"][:, :, 1], drawn["x.0"][:, :, 1])
 
 
-def test_generated_answers_follow_from_what_is_observed() -> None:
+def test_generated_answers_follow_from_what_is_observed(walk: Any) -> None:
     data = {"x": np.array([[0.1, 0.2, 0.4]], np.float32)}
-    generated = nesymm.compile(WALK).generate(data, 4)
+    generated = walk.generate(data, 4)
     np.testing.assert_array_equal(generated.asked["high@t"], [[[False, False, True]] * 4])

@@ -15,13 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.minihack.generative import harness
+from experiments.minihack.options import seeds
 from nesymm.errors import NesymmError
-
-
-def seeds(text: str) -> tuple[int, ...]:
-    """`0-4` or `0,2,3`."""
-    first, dash, last = text.partition("-")
-    return tuple(range(int(first), int(last) + 1)) if dash else tuple(map(int, text.split(",")))
 
 
 def command_line() -> argparse.ArgumentParser:

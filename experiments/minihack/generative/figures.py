@@ -68,7 +68,7 @@ def constrained(
     first = data.first(1).frames(method.scene.pixels)[:, 0]
     goal = (1, 1) if start != (1, 1) else (grid, grid)
     cases = {
-        "walled": (right_part(grid, start[1]), np.array([WALLED])),
+        "walled": (right_part(grid, max(start[1], grid // 2)), np.array([WALLED])),
         "visit": (Constraint(visit=goal), None),
         "never_twice": (Constraint(never_twice=True), None),
     }

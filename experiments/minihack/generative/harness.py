@@ -22,6 +22,7 @@ from experiments.minihack.generative.data import PIXELS, Dataset, load
 from experiments.minihack.generative.metrics import Scores, accuracies, score
 from experiments.minihack.generative.networks import Scene
 from experiments.minihack.generative.programs import ProgramMethod, positions
+from experiments.minihack.generative.tables import read_all, tables
 from experiments.minihack.generative.training import (
     Method,
     Plan,
@@ -165,6 +166,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             tell(f"{name}, seed {seed}: {scores[str(seed)]}")
             path.write_text(json.dumps(record, indent=1) + "\n")
         told[name] = scores
+        (path.parent / "tables.md").write_text(tables(read_all(path.parent)))
     return told
 
 

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import jax.numpy as jnp
 
-from nesymm.compiler.algebra import conjuncts, not_
+from nesymm.compiler.algebra import axis_value, conjuncts, not_
 from nesymm.compiler.expr import FALSE, Axis, Expr
-from nesymm.compiler.step import ObservationDecl
+from nesymm.compiler.step import ObservationDecl, RandomVariable
 from nesymm.compiler.types import Enum, Type, join
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, expand, reduce, union
@@ -208,8 +208,22 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, said: Named, type_: Type
             chosen = pick_at(jnp, table, {dim: position})
             return apply(jnp, lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
         if not variable.finite:
-            return density(low, variable, variable.guard, variable.params, said)
+            found = density(low, variable, variable.guard, variable.params, said)
+            if picked_out(low, variable, value) is None:
+                return found
+            return low.at_keys(found, variable.axes, value, tuple(map(low.value, value.args)))
     return log_truth(same(low, low.value(value), value.type, said, type_), low.real)
+
+
+def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | None:
+    """Where among the elements of a variable a reference to it points; None: everywhere."""
+    found: Named | None = None
+    for axis, key in zip(variable.axes, value.args, strict=True):
+        if key.op == "axis":
+            continue
+        here = same(low, low.value(axis_value(axis)), axis.type, low.value(key), key.type)
+        found = here if found is None else apply(jnp, jnp.logical_and, found, here)
+    return found
 
 
 class Told(World):
@@ -234,12 +248,22 @@ class Told(World):
                 for i, value in enumerate(branch.values):
                     if value.op == "rv" and value.data == name:
                         here = low.value(branch.condition)
-                        mask = seen(self.moment, observation)
-                        if mask is not None:
-                            here = apply(jnp, jnp.logical_and, here, mask)
+                        element = picked_out(low, self.variables[name], value)
+                        for mask in (seen(self.moment, observation), element):
+                            if mask is not None:
+                                here = apply(jnp, jnp.logical_and, here, mask)
                         said, _ = told(low, self.moment, observation, i)
                         table = apply(jnp, jnp.where, here, said, table)
         return table
 
 
-__all__ = ["Told", "active", "evidence_factors", "never_made", "observed_type", "seen", "told"]
+__all__ = [
+    "Told",
+    "active",
+    "evidence_factors",
+    "never_made",
+    "observed_type",
+    "picked_out",
+    "seen",
+    "told",
+]

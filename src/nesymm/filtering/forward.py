@@ -494,9 +494,8 @@ class ExactStep(ParticleStep):
             condition = low.value(
                 unroll(flag.condition, set(self.plan.enumerated | self.engine.slot_names))
             )
-            probability = problem.probability(condition, ())
-            array = jnp.broadcast_to(expand(jnp, probability, LANES), self.settings.shape(LANES))
-            out.append(jnp.any(array > 0, -1))
+            raised = expand(jnp, problem.possible(condition), LANES)
+            out.append(jnp.any(jnp.broadcast_to(raised, self.settings.shape(LANES)), -1))
         return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
 
 

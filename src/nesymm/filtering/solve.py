@@ -109,10 +109,7 @@ class Problem:
         real = self.low.real
         if not choices(condition.dims):
             return Named(condition.array.astype(real), condition.dims)
-        factors = [*self.prior, *self.tied, *self.evidence]
-        factors += definitions(self.low.factors, [*factors, condition])
-        dims = set(choices(condition.dims))
-        group = _connected(factors, dims)
+        group = self._about(condition)
         lanes = union([*(f.dims for f in group), condition.dims])
         tilt_dims = tuple(
             d
@@ -136,6 +133,20 @@ class Problem:
             return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
 
         return Named(jax.grad(normaliser)(jnp.zeros(shape, real)), tilt_dims)
+
+    def possible(self, condition: Named) -> Named:
+        """Whether P(condition | state, evidence) is positive, per particle; it has no slope."""
+        if not choices(condition.dims):
+            return condition
+        only = apply(jnp, lambda c: jnp.where(c, 0.0, -jnp.inf).astype(self.low.real), condition)
+        total = eliminate(jnp, [only, *self._about(condition)]).total
+        return Named(total.array > -jnp.inf, total.dims)
+
+    def _about(self, condition: Named) -> list[Named]:
+        """The factors that bear on a condition."""
+        factors = [*self.prior, *self.tied, *self.evidence]
+        factors += definitions(self.low.factors, [*factors, condition])
+        return _connected(factors, set(choices(condition.dims)))
 
 
 def definitions(named: list[Named], factors: list[Named]) -> list[Named]:

@@ -38,7 +38,7 @@ from nesymm.filtering.elimination import (
     pick_at,
 )
 from nesymm.filtering.estimators import average, marginal_scores
-from nesymm.filtering.evidence import Told, evidence_factors, never_made, seen
+from nesymm.filtering.evidence import Told, evidence_factors, never_made, picked_out, seen
 from nesymm.filtering.plan import Folded, Plan, at_place, places, reads
 from nesymm.filtering.questions import Question
 from nesymm.filtering.solve import Problem
@@ -238,20 +238,23 @@ class ParticleStep:
             values[variable.name] = value
         return values
 
-    def _free(self, variable: RandomVariable, moment: Moment) -> Named | None:
+    def _free(self, low: Tables, variable: RandomVariable, moment: Moment) -> Named | None:
         """Where a variable is not observed; None: everywhere."""
+        free: Named | None = None
         for observation in self.plan.step.observations:
             if never_made(moment, observation) or len(observation.branches) != 1:
                 continue
             (branch,) = observation.branches
-            if branch.condition is TRUE and any(
-                v.op == "rv" and v.data == variable.name for v in branch.values
-            ):
-                mask = seen(moment, observation)
-                if mask is None:
-                    return Named(jnp.asarray(False))
-                return Named(jnp.logical_not(mask.array), mask.dims)
-        return None
+            for value in branch.values if branch.condition is TRUE else ():
+                if value.op != "rv" or value.data != variable.name:
+                    continue
+                told = Named(jnp.asarray(True))
+                for mask in (seen(moment, observation), picked_out(low, variable, value)):
+                    if mask is not None:
+                        told = apply(jnp, jnp.logical_and, told, mask)
+                other = apply(jnp, jnp.logical_not, told)
+                free = other if free is None else apply(jnp, jnp.logical_and, free, other)
+        return free
 
     def _draw_finite(self, low: Tables, variable: RandomVariable, key: Any, dims: tuple) -> Named:
         dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
@@ -327,7 +330,7 @@ class ParticleStep:
             if variable.name in self.plan.tied:
                 value = low.world.values[variable.name]
                 log_p = log_probability_at(low, variable, value, anyway=True)
-                free = self._free(variable, moment)
+                free = self._free(low, variable, moment)
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
                 (guided if variable.guide is not None else tied).append(log_p)
@@ -465,7 +468,7 @@ class ParticleStep:
             if variable.name in self.plan.scored or variable.guide is not None:
                 anyway = variable.guide is not None and self._drawn_anyway(variable)
                 log_p = log_probability_at(low, variable, value, anyway)
-                free = self._free(variable, moment)
+                free = self._free(low, variable, moment)
                 if free is not None:
                     log_p = apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
                 factors.append(log_p)

@@ -1,0 +1,14 @@
+"""What the command lines of the experiments have in common."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """`0-4` or `0,2,3`."""
+    first, dash, last = text.partition("-")
+    found = range(int(first), int(last) + 1) if dash else map(int, text.split(","))
+    if not (told := tuple(found)):
+        raise argparse.ArgumentTypeError(f"expected seeds as in 0-4 or 0,2,3, received {text}")
+    return told

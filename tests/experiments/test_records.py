@@ -1,0 +1,241 @@
+"""What is scored, what is written down, and that the pages say what is on record."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import nesymm
+from experiments.minihack import data, discriminative, harness, results
+from experiments.minihack.data import Dataset
+from experiments.minihack.methods import SETTINGS
+from experiments.minihack.metrics import score
+from experiments.minihack.options import seeds
+
+PAGE = Path(data.__file__).with_name("README.md")
+
+# ---------------------------------------------------------------- scores
+
+
+def test_scores_by_hand() -> None:
+    # Two of three deaths found, three of four survivors.
+    p = np.array([0.9, 0.8, 0.2, 0.1, 0.3, 0.6, 0.0])
+    dead = np.array([1, 1, 1, 0, 0, 0, 0])
+    found = score(p, dead)
+    assert found.balanced_accuracy == pytest.approx(100 * (2 / 3 + 3 / 4) / 2)
+    assert found.f1 == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    assert found.n == 7 and found.deaths == pytest.approx(3 / 7)
+    assert found.predicted == pytest.approx(p.mean())
+    assert score(np.array([0.1]), np.array([0])).balanced_accuracy == 100
+
+
+def test_half_is_not_dead() -> None:
+    assert score(np.array([0.5, 0.5]), np.array([0, 1])).balanced_accuracy == 50
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_ranking_is_that_of_all_pairs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p = rng.integers(6, size=40) / 5  # many ties
+    dead = rng.integers(2, size=40)
+    pairs = [*itertools.product(p[dead == 1], p[dead == 0])]
+    won = sum(1.0 if a > b else 0.5 if a == b else 0.0 for a, b in pairs)
+    assert score(p, dead).ranking == pytest.approx(100 * won / len(pairs))
+
+
+def test_a_class_that_does_not_occur_cannot_be_ranked_wrongly() -> None:
+    assert score(np.array([0.1, 0.9]), np.array([1, 1])).ranking == 100
+
+
+def test_the_own_bar_is_the_mean_of_the_probabilities() -> None:
+    # The mean is 0.7: above it are one of three deaths and one of two survivors. At 0.5 all die.
+    found = score(np.array([0.9, 0.8, 0.6, 0.55, 0.65]), np.array([1, 0, 0, 1, 1]))
+    assert found.balanced_accuracy == 50
+    assert found.own_bar == pytest.approx(100 * (1 / 3 + 1 / 2) / 2)
+
+
+# ---------------------------------------------------------------- the harness
+
+
+class Coin:
+    """A method that says the death rate of the training set."""
+
+    def settings(self) -> Any:
+        return SETTINGS[:2]
+
+    def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> Any:
+        return FittedCoin(float(train.dead.mean()))
+
+    def load(self, path: str | Path) -> Any:
+        return FittedCoin(float(Path(path).read_text()))
+
+
+class FittedCoin:
+    parameters_count = 1
+
+    def __init__(self, rate: float):
+        self.rate = rate
+
+    def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
+        return np.full(len(data), self.rate)
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(str(self.rate))
+
+
+@pytest.fixture
+def coin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(harness.METHODS, "coin", (__name__, "Coin", {}))
+
+
+def job(folder: Path, part: str = "test", seed: int = 0) -> harness.Job:
+    return harness.Job("coin", seed, None, (part,), folder, folder, progress=False)
+
+
+@pytest.mark.usefixtures("coin")
+def test_a_run_leaves_a_record_and_is_not_repeated(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed=seed) for seed in (0, 1)]
+    for each in jobs:
+        harness.run(each)
+    record = json.loads((tmp_path / "coin.json").read_text())
+    assert list(record["seeds"]) == ["0", "1"]
+    first = record["seeds"]["0"]
+    assert set(first["scores"]) == {"N10T10E1test", "N10T10E2test"}
+    assert first["scores"]["N10T10E1test"]["balanced_accuracy"] == 50  # everybody survives
+    assert first["scores"]["N10T10E1test"]["ranking"] == 50  # all are given the same
+    assert first["peak_memory_mb"] > 1 and first["fit_seconds"] >= 0
+    assert "--methods coin --seeds 0" in first["command"]
+    told: list[str] = []
+    assert harness.run_all(jobs, told.append)
+    assert told == ["coin, seed 0: finished before", "coin, seed 1: finished before"]
+    text = results.tables(results.read_all(tmp_path))
+    assert "| 10 | 10 | 1 | 75.72 | 59.88 | 64.45 | 50.00 ± 0.00 |" in text
+
+
+@pytest.mark.usefixtures("coin")
+def test_scores_are_added_while_the_weights_are_there(tmp_path: Path) -> None:
+    harness.run(job(tmp_path, "test"))
+    before = results.seeds("coin", tmp_path)[0]
+    (tmp_path / "coin-0.safetensors").write_text("0.9")  # so the weights are seen to be read
+    harness.run(job(tmp_path, "test_large"))
+    after = results.seeds("coin", tmp_path)[0]
+    assert set(after["scores"]) == {
+        f"N10T10E{e}{p}" for e in (1, 2) for p in ("test", "test_large")
+    }
+    assert after["scores"]["N10T10E1test"] == before["scores"]["N10T10E1test"]
+    assert after["scores"]["N10T10E1test_large"]["predicted"] == pytest.approx(0.9)
+    assert after["fit_seconds"] == before["fit_seconds"]
+
+
+@pytest.mark.usefixtures("coin")
+def test_scores_of_weights_that_are_gone_are_not_kept(tmp_path: Path) -> None:
+    harness.run(job(tmp_path, "test"))
+    (tmp_path / "coin-0.safetensors").unlink()
+    harness.run(job(tmp_path, "test_large"))
+    assert set(results.scored("coin", 0, tmp_path)) == {"N10T10E1test_large", "N10T10E2test_large"}
+
+
+def test_memory_is_told_apart_by_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def device(told: dict[str, int] | None) -> None:
+        fake = SimpleNamespace(memory_stats=lambda: told)
+        monkeypatch.setattr(jax, "devices", lambda kind=None: [fake])
+
+    device(None)  # a processor has no memory of its own
+    assert set(harness.memory()) == {"peak_memory_mb"}
+    device({"peak_bytes_in_use": 3 * 2**20})
+    found = harness.memory("gpu")
+    assert found["device_memory_mb"] == 3
+    assert found["peak_memory_mb"] > 3
+
+
+def test_a_record_says_the_command_that_made_it() -> None:
+    made = harness.Job("nesymm", 3, epochs=2, fit_on="cpu").command
+    program, _, rest = made.partition(" run ")
+    assert program == discriminative.PROGRAM_NAME
+    options = discriminative.command_line().parse_args(["run", *rest.split()])
+    assert (options.methods, options.seeds) == (["nesymm"], (3,))
+    assert (options.epochs, options.fit_on) == (2, "cpu")
+
+
+@pytest.mark.usefixtures("coin")
+def test_mistaken_epochs_are_named() -> None:
+    with pytest.raises(nesymm.NesymmError, match="coin has no number of epochs"):
+        harness.make("coin", epochs=3)
+    with pytest.raises(nesymm.NesymmError, match="expected at least one epoch, received 0"):
+        harness.make("nesymm", epochs=0)
+    assert harness.make("nesymm", epochs=3).epochs == 3  # type: ignore[attr-defined]
+
+
+def test_seeds_are_a_range_or_a_list() -> None:
+    assert seeds("0-4") == (0, 1, 2, 3, 4)
+    assert seeds("0,2,3") == (0, 2, 3)
+    assert seeds("7") == (7,)
+    with pytest.raises(argparse.ArgumentTypeError, match="received 4-0"):
+        seeds("4-0")
+
+
+def test_the_error_of_the_mean() -> None:
+    mean, error = results.mean_and_error(np.array([1.0, 2.0, 3.0]))
+    assert (mean, error) == (2.0, pytest.approx(1 / np.sqrt(3)))
+    assert np.isnan(results.mean_and_error(np.array([1.0]))[1])
+
+
+# ---------------------------------------------------------------- what is on record
+
+RECORDS = results.read_all()
+
+
+def on_record(method: str, setting: tuple[int, int, int], part: str) -> list[float]:
+    """The means over seeds of balanced accuracy and F1; empty if there are none."""
+    name = results.set_name(setting, part)
+    found = [results.over_seeds(RECORDS[method], name, metric) for metric in results.METRICS]
+    return [float(values.mean()) for values in found if len(values)]
+
+
+def best_of_the_paper(setting: tuple[int, int, int]) -> list[float]:
+    papers = [told[setting] for told in results.PAPER.values() if setting in told]
+    return [max(numbers) for numbers in zip(*papers, strict=True)]
+
+
+@pytest.mark.parametrize("part", ["test", "test_large"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_rules_beat_the_best_of_the_paper(setting: tuple[int, int, int], part: str) -> None:
+    assert all(np.array(on_record("nesymm", setting, part)) > best_of_the_paper(setting))
+    assert len(results.over_seeds(RECORDS["nesymm"], results.set_name(setting, part), "f1")) == 5
+
+
+def test_the_shipped_tables_are_those_of_the_records() -> None:
+    assert (results.FOLDER / "tables.md").read_text() == results.tables(RECORDS)
+
+
+def rows_of_the_page() -> list[dict[str, str]]:
+    """The rows of the page's tables that have a column for `nesymm`, by column."""
+    tables: list[list[list[str]]] = [[]]
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("|"):
+            tables[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        elif tables[-1]:
+            tables.append([])
+    wanted = [table for table in tables if table and "nesymm" in table[0]]
+    return [dict(zip(t[0], row, strict=True)) for t in wanted for row in t[2:]]
+
+
+def test_the_page_says_what_is_on_record() -> None:
+    rows = rows_of_the_page()
+    settings = [(int(row["N"]), int(row["T"]), int(row["E"])) for row in rows]
+    assert settings == [*SETTINGS, *data.FURTHER]
+    for row, setting in zip(rows, settings, strict=True):
+        part = "test_large" if setting in SETTINGS else results.FURTHER
+        if setting in SETTINGS:
+            assert row["best in the paper"] == "{:.2f} / {:.2f}".format(*best_of_the_paper(setting))
+        for method in RECORDS.keys() & row.keys():
+            found = on_record(method, setting, part)
+            assert row[method] == ("{:.2f} / {:.3f}".format(*found) if found else "–")
