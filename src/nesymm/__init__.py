@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nesymm.xla import avoid_crashing_fusions
+
+avoid_crashing_fusions()
+
 __version__ = "0.1.0"
 __all__ = ["Function", "Model", "NesymmError", "ProgramError", "compile"]
 

@@ -169,6 +169,22 @@ def test_with_collisions_the_mean_evidence_is_that_of_a_simulation() -> None:
     assert np.any(abs(expected - apart) > 9 * error)  # the collisions show
 
 
+def test_exact_inference_is_used_in_training_and_afterwards() -> None:
+    method = ExactRules()
+    fitted = method.model(games_with_hits(), seed=0)
+    trained = method.trained(fitted.with_constants(collisions=1))
+    assert method.inference == trained.inference == ExactForward()
+    assert fitted.constants["collisions"] == trained.model.constants["collisions"] == 0
+    assert {enemies for _, _, enemies in method.settings()} == {1}
+
+
+def test_exact_inference_is_trained_without_a_crash() -> None:
+    """Some versions of XLA die on its slopes (`nesymm/xla.py`)."""
+    data = games(8, frames=4, grid=4, enemies=1, seed=0)
+    trained = ExactRules(epochs=1, batch=8).fit(data, data, seed=0, progress=False)
+    assert 0 < trained.hit_chance < 1
+
+
 def test_far_away_the_policy_is_that_of_the_furthest() -> None:
     policy = Policy(jax.random.key(0))
     assert policy(14, -12) == pytest.approx(policy(9, -9))
@@ -294,20 +310,3 @@ def test_a_short_training_lowers_the_loss() -> None:
         .filter(arrays(load("N15T10E1test"), np.arange(2)), method=RaoBlackwellised(20))
         .final
     )
-
-
-@pytest.mark.slow
-def test_exact_inference_is_used_in_training_and_afterwards() -> None:
-    data = games_with_hits()
-    method = ExactRules(epochs=3, batch=len(data))
-    before = method.model(data, seed=0)
-    after = method.fit(data, data, seed=0, progress=False)
-    assert method.inference == after.inference == ExactForward()
-    assert before.constants["collisions"] == after.model.constants["collisions"] == 0
-    assert {enemies for _, _, enemies in method.settings()} == {1}
-    evidence = [
-        model.filter(arrays(data), method=ExactForward()).log_evidence.mean()
-        for model in (before, after.model)
-    ]
-    assert evidence[1] > evidence[0]
-    assert after.probabilities(data, seed=0) == pytest.approx(after.probabilities(data, seed=1))

@@ -63,7 +63,8 @@ def test_exact_forward_is_the_forward_algorithm() -> None:
     assert found.log_evidence[0] == pytest.approx(evidence, abs=1e-5)
 
 
-SIZES = (32, 512, 8192)
+# With 150 repeats an error is known to 6 %, and the slope over these sizes to 0.02.
+SIZES = (64, 512, 4096)
 
 
 @pytest.mark.parametrize("kind", [RaoBlackwellised, Bootstrap])
@@ -94,20 +95,18 @@ def test_the_recursion_of_the_paper_converges_elsewhere() -> None:
     assert abs(wrong_evidence - evidence) > 0.02
     errors: dict[tuple[str, int], float] = {}
     repeats = 50
-    for recursion in ("paper", "correct"):
-        for n in (100, 5000):
-            method = RaoBlackwellised(particles=n, recursion=recursion)
-            found = model.filter(repeated(repeats), method=method)
-            rows = found.filtered["rain@t"]
-            errors[recursion, n] = rmse(rows - exact)
-            if recursion == "paper":
-                spread = rows.std(axis=0) / np.sqrt(repeats)
-                assert (abs(rows.mean(axis=0) - limit) < 4 * spread + 1e-5).all()
-                spread = found.log_evidence.std() / np.sqrt(repeats)
-                bias = 10 / n  # the logarithm of a mean
-                assert abs(found.log_evidence.mean() - wrong_evidence) < 4 * spread + bias
+    for recursion, n in (("paper", 100), ("paper", 5000), ("correct", 5000)):
+        method = RaoBlackwellised(particles=n, recursion=recursion)
+        found = model.filter(repeated(repeats), method=method)
+        rows = found.filtered["rain@t"]
+        errors[recursion, n] = rmse(rows - exact)
+        if recursion == "paper":
+            spread = rows.std(axis=0) / np.sqrt(repeats)
+            assert (abs(rows.mean(axis=0) - limit) < 4 * spread + 1e-5).all()
+            spread = found.log_evidence.std() / np.sqrt(repeats)
+            bias = 10 / n  # the logarithm of a mean
+            assert abs(found.log_evidence.mean() - wrong_evidence) < 4 * spread + bias
     bias = rmse(limit - exact)
     assert errors["paper", 100] > 0.9 * bias
     assert errors["paper", 5000] == pytest.approx(bias, rel=0.05)
-    assert errors["correct", 5000] < errors["correct", 100] / 4
     assert errors["correct", 5000] < bias / 10

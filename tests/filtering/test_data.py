@@ -187,9 +187,10 @@ WEATHER = """
     observe(wet@t). observe(rain@t). query(rain@t). query(rain@T).
 """
 METHODS = (ExactForward(), RaoBlackwellised(particles=2000), Bootstrap(particles=2000))
+LONG = pytest.param(METHODS[1], marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", [METHODS[0], LONG, METHODS[2]], ids=str)
 def test_impossible_evidence_names_step_and_sequence(method: Any) -> None:
     """The other sequences of the batch keep their results."""
     model = nesymm.compile(WEATHER)
@@ -264,7 +265,7 @@ SEES = """
 """
 
 
-@pytest.mark.parametrize("method", METHODS[:2], ids=str)
+@pytest.mark.parametrize("method", [METHODS[0], LONG], ids=str)
 def test_a_network_that_gives_nan_is_named(method: Any) -> None:
     def fine(image: Any) -> Any:
         return jnp.stack([image[0], -image[0]])

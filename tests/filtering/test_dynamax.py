@@ -80,6 +80,7 @@ def test_hmm_filtered(hmm: Any) -> None:
     assert along_states(found.filtered) == pytest.approx(filtered.filtered_probs, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_hmm_filtered_in_single_precision(hmm: Any) -> None:
     model, data, (filtered, _, _) = hmm
     found = model.filter(data, method=ExactForward())

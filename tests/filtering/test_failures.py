@@ -90,7 +90,7 @@ def test_where_a_rule_breaks_there_is_no_log_evidence_to_learn_from(
         ("smooth", "exact"),
         pytest.param("smooth", "bootstrap", marks=pytest.mark.slow),
         ("trajectories", "exact"),
-        ("trajectories", "rao-blackwellised"),
+        pytest.param("trajectories", "rao-blackwellised", marks=pytest.mark.slow),
         ("generate", "exact"),
     ],
 )

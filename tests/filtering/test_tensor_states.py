@@ -254,7 +254,7 @@ def test_how_a_vector_comes_about(forms: dict[str, Any]) -> None:
         """
         data[f"see_{name}"] = repeated(Y[None])
         truth += evidence_of(covariance)
-    found = nesymm.compile(text).filter(data, method=Bootstrap(particles=2000))
+    found = nesymm.compile(text).filter(data, method=Bootstrap(particles=1000))
     agree_on_evidence(found.log_evidence, truth)
 
 
@@ -269,7 +269,7 @@ def test_several_entities_have_a_vector_each() -> None:
     """)
     seen = np.stack([np.full_like(Y, np.nan), Y], axis=1)
     found = model.filter(
-        {"seen": np.repeat(seen[None], REPEATS, axis=0)}, method=RaoBlackwellised(particles=1000)
+        {"seen": np.repeat(seen[None], REPEATS, axis=0)}, method=RaoBlackwellised(particles=500)
     )
     fixed = multivariate_normal.logpdf([0.5, -2], np.zeros(2), 2 * np.eye(2))
     agree_on_evidence(found.log_evidence, float(fixed) + evidence_of(WALK + 1))
@@ -406,7 +406,7 @@ def test_slopes_in_the_weights_of_a_network(moved: Any) -> None:
 
     start = jnp.asarray(A, jnp.float32)
     slopes = [np.asarray(estimate(start, jax.random.key(i))) for i in range(20)]
-    truth = np.asarray(jax.grad(evidence)(start))
+    truth = np.asarray(jax.jit(jax.grad(evidence))(start))
     error = np.std(slopes, axis=0, ddof=1) / np.sqrt(len(slopes))
     assert (error < 0.1 * abs(truth).max()).all()
     agree(slopes, truth)
