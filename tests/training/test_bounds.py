@@ -112,6 +112,7 @@ def test_sampled_and_analytic_bounds_have_the_same_means_and_the_formula_less_no
     assert noise[True].sum() < 0.8 * noise[False].sum()
 
 
+@pytest.mark.slow
 def test_more_particles_give_a_tighter_bound() -> None:
     """With one particle the mean is the ELBO; with more it rises, but not past the evidence."""
     built = nesymm.compile(ONE_CODE, networks={"look": nesymm.Function(constant, np.zeros(2))})

@@ -225,3 +225,25 @@ def test_what_is_given_is_kept_and_what_is_missing_filled_in() -> None:
     assert ((abs(filled - 0.5) < 0.4) | np.isnan(filled)).all()
     assert (result["kind"][0, :, 0] == 1).all() and (result["kind"][0, :, 2] == 0).all()
     assert "lit@1" in result.atoms(0, 0, 1) and "kind(odd)@0" in result.atoms(0, 0, 0)
+
+
+def test_pictures_are_drawn_above_their_steps() -> None:
+    from nesymm.commands.trajectory_plots import draw
+
+    model = nesymm.compile(
+        """
+        :- network(paint, [3, 6, 6]).
+        x(K)@t ~ categorical([0.5, 0.5], [0, 1]).
+        picture@t ~ normal(paint(K), 0.1) :- x(K)@t.
+        observe(picture@t).
+        """,
+        networks={"paint": lambda k: jnp.full((3, 6, 6), 0.25 + 0.5 * k)},
+    )
+    found = model.generate(horizon=29, seed=0)
+    strip, *_ = draw(found, "pictures").axes
+    assert strip.get_ylabel() == "picture"
+    steps = [round(np.mean(image.get_extent()[:2])) for image in strip.images]
+    assert steps == list(range(0, 30, 3))  # some of thirty
+    for step, image in zip(steps, strip.images, strict=True):
+        drawn = np.moveaxis(found["picture"][0, 0, step], 0, -1)
+        np.testing.assert_allclose(image.get_array(), drawn, atol=1e-6)

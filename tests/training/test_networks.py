@@ -23,6 +23,7 @@ observe(image@t).
 """
 
 
+@pytest.mark.slow
 def test_a_code_is_learnt_from_images() -> None:
     """Bright or dark: after learning the guide tells them apart, and the bound is higher."""
     keys = jax.random.split(jax.random.key(0))

@@ -54,7 +54,7 @@ def command_line() -> argparse.ArgumentParser:
 
     horizon = commands.add_parser("horizon", help="the cost of the unrolled model and the filter")
     horizon.add_argument("--grid", type=int, default=3)
-    horizon.add_argument("--longest", type=int, default=8, help="of the unrolled model")
+    horizon.add_argument("--longest", type=int, default=9, help="of the unrolled model")
     horizon.add_argument("--out", type=Path, default=Path("out"))
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,16 @@ from experiments.minihack.generative.classifier import (
     load_classifier,
     train_classifier,
 )
+from experiments.minihack.generative.constraints import Constraint, obeys
 from experiments.minihack.generative.data import PIXELS, Dataset, load
 from experiments.minihack.generative.metrics import Scores, accuracies, score
 from experiments.minihack.generative.networks import Scene
-from experiments.minihack.generative.programs import ProgramMethod, positions
+from experiments.minihack.generative.programs import (
+    EXACT,
+    ProgramMethod,
+    given_actions,
+    positions,
+)
 from experiments.minihack.generative.tables import read_all, tables
 from experiments.minihack.generative.training import (
     Method,
@@ -217,4 +224,21 @@ def horizon(options: argparse.Namespace) -> dict[str, Any]:
         "grid": grid,
         "unrolled": [c.to_json() for c in static],
         "filter": [c.to_json() for c in moving],
+        "pictures": [pictures_cost(t) for t in (10, 100, 1000)],
     }
+
+
+def pictures_cost(steps: int) -> dict[str, Any]:
+    """Seconds to draw so many steps with the shipped networks, once compiled; by the rules?"""
+    from experiments.minihack.generative.shipped import METHOD, networks
+
+    first = load("N5test").first(1).frames(METHOD.scene.pixels)[:, 0]
+    actions = np.random.default_rng(0).integers(4, size=(1, steps))
+    given = {**METHOD.given(first), "action": given_actions(actions)}
+    model = METHOD.with_networks(networks)
+    model.generate(given, method=EXACT)
+    begun = time.perf_counter()
+    found = model.generate(given, method=EXACT)
+    seconds = time.perf_counter() - begun
+    kept = obeys(positions(found)[0], actions[0], METHOD.scene.grid, Constraint())
+    return {"horizon": steps, "seconds": seconds, "obeys": kept}

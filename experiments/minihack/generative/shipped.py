@@ -15,4 +15,5 @@ from experiments.minihack.generative.training import load_networks
 
 WEIGHTS = Path(__file__).parent / "weights" / "N5-16px-nesymm-0.safetensors"
 
-networks = load_networks(WEIGHTS, ProgramMethod("nesymm", Scene(5, 16)))
+METHOD = ProgramMethod("nesymm", Scene(5, 16))
+networks = load_networks(WEIGHTS, METHOD)

@@ -186,7 +186,11 @@ def settle(function: Callable[[State], State], state: State) -> State:
     while True:
         after = jax.eval_shape(function, state)
         wanted = jax.tree.map(
-            lambda a, b: (union([a.dims, b.dims]), jnp.promote_types(a.array.dtype, b.array.dtype)),
+            # What is known beforehand may be NumPy's, with more bits than JAX has.
+            lambda a, b: (
+                union([a.dims, b.dims]),
+                jax.dtypes.canonicalize_dtype(jnp.promote_types(a.array.dtype, b.array.dtype)),
+            ),
             state,
             after,
             is_leaf=lambda x: isinstance(x, Named),
