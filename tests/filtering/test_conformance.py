@@ -325,6 +325,7 @@ FEW = (
     METHODS[0],  # Rao-Blackwellised: systematic, always
     Bootstrap(particles=PARTICLES, resampling="residual", resample_below=0.5),
     Bootstrap(particles=PARTICLES, resampling="multinomial", resample_below="always"),
+    Bootstrap(particles=PARTICLES, resampling="stratified", resample_below="always"),
     Bootstrap(particles=PARTICLES, resample_below=0),
 )
 

@@ -120,15 +120,13 @@ def record_of(
     method: Method, networks: Any, data: Dataset, judge: Classifier
 ) -> dict[str, float | int]:
     told: dict[str, Any] = scores_of(method, networks, data, judge).to_json()
-    if isinstance(method, ProgramMethod):
-        some = data.first(100)
-        first = some.frames(method.scene.pixels)[:, 0]
-        found = positions(method.generate(networks, first, some.actions))
-        # Where the program thinks it is. Its names of cells are the true ones only for the rules.
+    some = data.first(100)
+    frames = some.frames(method.scene.pixels)
+    if isinstance(method, ProgramMethod) and method.ruled:
+        # Where the program thinks it is. Without rules, the names of cells mean nothing.
+        found = positions(method.generate(networks, frames[:, 0], some.actions))
         told["symbolic_accuracy"] = accuracies(found, some.agent)[0]
-    truth = data.frames(method.scene.pixels) if len(data) <= 100 else None
-    sample = truth if truth is not None else data.first(100).frames(method.scene.pixels)
-    told["classifier_accuracy"] = accuracies(judge(sample), data.agent[: len(sample)])[0]
+    told["classifier_accuracy"] = accuracies(judge(frames), some.agent)[0]
     return told
 
 
