@@ -14,7 +14,7 @@ from nesymm.compiler.reference import Impossible, infer
 from nesymm.errors import ProgramError
 
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=150,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -78,7 +78,7 @@ def test_arithmetic(source: str) -> None:
     agree_where_problog_can(source)
 
 
-@settings(SETTINGS, max_examples=50)
+@settings(SETTINGS, max_examples=75)
 @given(lists())
 def test_lists(source: str) -> None:
     agree_where_problog_can(source)

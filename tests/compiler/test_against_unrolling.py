@@ -13,7 +13,7 @@ from nesymm.compiler import compile_step
 from nesymm.compiler.reference import Impossible, infer
 
 SETTINGS = settings(
-    max_examples=70,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -81,7 +81,7 @@ def test_a_program_written_out() -> None:
 # ---------------------------------------------------------------- random programs
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=60)
 @given(temporal())
 def test_random_programs(case: Case) -> None:
     try:

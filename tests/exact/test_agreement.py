@@ -28,7 +28,7 @@ from nesymm.model import Model
 
 METHODS = ("enumerate", "circuit")
 SETTINGS = settings(
-    max_examples=70,
+    max_examples=100,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),

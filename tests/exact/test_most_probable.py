@@ -23,7 +23,7 @@ from nesymm.model import Model
 
 METHODS = ("enumerate", "circuit")
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=150,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
