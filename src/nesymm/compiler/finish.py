@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
-from nesymm.compiler.algebra import const
 from nesymm.compiler.axes import rebuild
 from nesymm.compiler.clusters import find_clusters
+from nesymm.compiler.elements import divided, place
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import Expr, System, make, postorder, rewrite
-from nesymm.compiler.random import Variables
-from nesymm.compiler.runtime import key_of
+from nesymm.compiler.random import Along, Owner, Variables
 from nesymm.compiler.step import (
     Branch,
     Flag,
@@ -24,7 +23,7 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
-from nesymm.compiler.types import Int, Real, Tensor, domain
+from nesymm.compiler.types import Int, Real, Tensor
 from nesymm.errors import Span
 from nesymm.language.program import CheckedProgram
 
@@ -66,34 +65,26 @@ def finish(
 
 def _share_elements(step: StepProgram, variables: Variables) -> StepProgram:
     """A variable referred to by a constant key is an element of the array that has it."""
-    by_clause: dict[Any, list[str]] = {}
-    for name, owner in variables.owner.items():
-        by_clause.setdefault((owner.clause, owner.derivation), []).append(name)
-    element: dict[str, tuple[str, list[Expr]]] = {}
-    for names in by_clause.values():
-        arrays = [n for n in names if variables.declared[n].axes]
-        for name in names:
-            for array in arrays:
-                found = _element_of(variables, name, array)
-                if found is not None and _has_derivations(variables, variables.owner[name].clause):
-                    fail(
-                        "E318",
-                        f"the random choice {name} is used both by itself and along an axis, and "
-                        "several derivations lead to it",
-                        variables.host.program.clauses[variables.owner[name].clause].span,
-                        "give each derivation a clause of its own",
-                    )
-                if found is not None:
-                    element[name] = (array, found)
-                    break
+    element = place(variables).elements
+    for name in element:
+        clause = variables.owner[name].clause
+        if _has_derivations(variables, clause):
+            fail(
+                "E318",
+                f"the random choice {name} is used both by itself and along an axis, and "
+                "several derivations lead to it",
+                variables.host.program.clauses[clause].span,
+                "give each derivation a clause of its own",
+            )
+    for owner in divided(variables):
+        refuse_parts(owner, variables.host.program)
     if not element:
         return step
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if node.op == "rv" and node.data in element:
             array, index = element[node.data]
-            rest = iter(args)
-            keys = tuple(next(rest) if i is None else i for i in index)
+            keys = tuple(args[i.axis] if isinstance(i, Along) else i for i in index)
             return make("rv", keys, array, node.type)
         return rebuild(node, args)
 
@@ -105,28 +96,14 @@ def _has_derivations(variables: Variables, clause: int) -> bool:
     return any(o.clause == clause and o.derivation for o in variables.owner.values())
 
 
-def _element_of(variables: Variables, name: str, array: str) -> list[Any] | None:
-    if name == array:
-        return None
-    mine, theirs = variables.owner[name].concrete, variables.owner[array].concrete
-    if len(mine) != len(theirs) or mine == theirs:
-        return None
-    axes = iter(variables.declared[array].axes)
-    index: list[Any] = []
-    for own, other in zip(mine, theirs, strict=True):
-        if other is None:
-            axis = next(axes, None)
-            if axis is None:
-                return None
-            if own is None:
-                index.append(None)
-            elif own in domain(axis.type):
-                index.append(const(own))
-            else:
-                return None
-        elif own is None or key_of(own) != key_of(other):
-            return None
-    return index
+def refuse_parts(owner: Owner, program: CheckedProgram) -> NoReturn:
+    """Nothing holds all parts of an array, so it cannot be seen that they overlap."""
+    fail(
+        "E318",
+        f"the random choices of {owner.pred} are used in parts that overlap, and not as a whole",
+        program.clauses[owner.clause].span,
+        "bind its keys in the body of this clause, for example by `between(1, 3, X)`",
+    )
 
 
 def map_expressions(
@@ -346,4 +323,4 @@ def _check_continuous_evidence(step: StepProgram) -> None:
                     )
 
 
-__all__ = ["Iterable", "finish", "map_expressions"]
+__all__ = ["Iterable", "finish", "map_expressions", "refuse_parts"]

@@ -27,12 +27,13 @@ from nesymm.compiler.clauses import (
     compile_clauses,
     looks_back,
 )
+from nesymm.compiler.elements import divided
 from nesymm.compiler.engine import Answer, Engine, Split
 from nesymm.compiler.evaluate import Evaluator, fail
 from nesymm.compiler.expr import FALSE, TIME, TRUE, Axis, Expr, make
-from nesymm.compiler.finish import finish
+from nesymm.compiler.finish import finish, refuse_parts
 from nesymm.compiler.merge import agree
-from nesymm.compiler.random import Variables, distinct
+from nesymm.compiler.random import Along, Owner, Variables, distinct
 from nesymm.compiler.runtime import (
     Env,
     NeedsUnfolding,
@@ -71,6 +72,9 @@ from nesymm.language.values import heads, value_positions
 _SOFT_ROUNDS = 4
 _HARD_ROUNDS = 9
 _MAX_ROUNDS = 40
+
+# What is said of clauses that need arguments from a caller where there is none.
+_NEED_A_CALLER = {"E301", "E302", "E303", "E309"}
 
 
 def ground(
@@ -181,10 +185,10 @@ class Grounder:
         self.engine = Engine(clauses, self)
         self.axis_sites: dict[Axis, frozenset[str]] = {}
         self.demands: dict[Pred, dict[tuple, Span | None]] = {}
+        self.solved: set[tuple[Pred, Any]] = set()
         self.lags: dict[Pred, set[int]] = {}
         self.lag_spans: dict[tuple[Pred, int], Span | None] = {}
         self.flags: list[Flag] = []
-        self.state_answers: dict[Pred, list[Answer]] = {}
         self.observations: list[ObservationDecl] = []
         self.queries: list[QueryDecl] = []
         self.latches: list[Slot] = []
@@ -198,31 +202,49 @@ class Grounder:
             self.queries += self._query(query)
         if not self.program.observations and not self.program.queries:
             self._explore()
-        done: set[tuple[Pred, tuple]] = set()
+        whole: set[Pred] = set()
         while True:
-            pending = [
-                (pred, pattern, span)
-                for pred, patterns in self.demands.items()
-                for pattern, span in patterns.items()
-                if (pred, key_of(pattern)) not in done
-            ]
-            if not pending:
-                break
+            self._solve_states()
+            parts = [o for o in divided(self.variables) if o.pred not in whole]
+            if not parts:
+                return
+            for owner in parts:
+                whole.add(owner.pred)
+                self._solve_whole(owner)
+
+    def _solve_states(self) -> None:
+        """Ask for the next state, and for what that in turn reads of the state."""
+        while pending := [
+            (pred, pattern, span)
+            for pred, patterns in self.demands.items()
+            for pattern, span in patterns.items()
+            if (pred, key_of(pattern)) not in self.solved
+        ]:
             for pred, pattern, span in pending:
-                done.add((pred, key_of(pattern)))
+                self.solved.add((pred, key_of(pattern)))
                 self._solve_state(pred, pattern, span)
+
+    def _solve_whole(self, owner: Owner) -> None:
+        """Ask for all of a predicate, so that its parts are seen to be of one array."""
+        try:
+            self.engine.solve(owner.pred, self._anything(owner.pred), None)
+        except ProgramError as error:
+            if set(error.codes) <= _NEED_A_CALLER:
+                refuse_parts(owner, self.program)
+            raise
+
+    def _anything(self, pred: Pred) -> tuple[V, ...]:
+        return tuple(V(i) for i in range(self.width(pred)))
 
     def _explore(self) -> None:
         """Nothing is asked: take everything that stands on its own as asked."""
         for pred in dict.fromkeys(self.clauses.resolvents):
             if pred in self.clauses.auxiliary:
                 continue
-            args = tuple(V(i) for i in range(self.width(pred)))
             try:
-                answers = self.engine.solve(pred, args, None)
+                answers = self.engine.solve(pred, self._anything(pred), None)
             except ProgramError as error:
-                if set(error.codes) <= {"E301", "E302", "E303", "E309"}:
-                    # It needs arguments from a caller, and there is none.
+                if set(error.codes) <= _NEED_A_CALLER:
                     self.engine = Engine(self.clauses, self)
                     continue
                 raise
@@ -247,7 +269,8 @@ class Grounder:
                         )
                     )
 
-    def _solve_state(self, pred: Pred, pattern: tuple, span: Span | None) -> None:
+    def _solve_state(self, pred: Pred, pattern: tuple, span: Span | None) -> list[Answer]:
+        """What the clauses say now of a fluent that is read with these keys."""
         keys = iter(pattern)
         positions = set(state.key_positions(self, pred))
         count = 0
@@ -260,22 +283,24 @@ class Grounder:
             else:
                 args.append(value)
         if pred in self.program.inputs:
-            answers = [
-                Answer(tuple(terms), condition, None)
-                for terms, condition in [self._input_terms(pred)]
-            ]
-        else:
-            answers = self.engine.solve(pred, tuple(args), span)
-        known = self.state_answers.setdefault(pred, [])
-        seen = {key_of(a.terms) for a in known}
-        known += [a for a in answers if key_of(a.terms) not in seen]
+            terms, condition = self._input_terms(pred)
+            return [Answer(tuple(terms), condition, None)]
+        return self.engine.solve(pred, tuple(args), span)
+
+    def _state_answers(self, pred: Pred) -> list[Answer]:
+        """The same for all keys that it is read with, each atom once."""
+        found: dict[Any, Answer] = {}
+        for pattern, span in self.demands[pred].items():
+            for answer in self._solve_state(pred, pattern, span):
+                found.setdefault(key_of(answer.terms), answer)
+        return list(found.values())
 
     def found_blocks(self) -> state.Blocks:
         """What this round shows about the state."""
         out: state.Blocks = {}
         for pred in self.demands:
             span = next(iter(self.demands[pred].values()))
-            out[pred] = state.find_blocks(self, pred, self.state_answers[pred], span)
+            out[pred] = state.find_blocks(self, pred, self._state_answers(pred), span)
         return out
 
     def result(self) -> StepProgram:
@@ -308,8 +333,9 @@ class Grounder:
                     self.lag_spans.get((pred, lag)),
                     f"add a clause for step 0, for example `{atom}@0.`",
                 )
+            answers = self._state_answers(pred)
             for block in blocks:
-                slots += self._block_slots(pred, block, lags, flags)
+                slots += self._block_slots(pred, block, answers, lags, flags)
         return slots, flags
 
     def _can_start(self, pred: Pred) -> bool:
@@ -324,10 +350,15 @@ class Grounder:
         )
 
     def _block_slots(
-        self, pred: Pred, block: state.Block, lags: set[int], flags: list[Flag]
+        self,
+        pred: Pred,
+        block: state.Block,
+        answers: list[Answer],
+        lags: set[int],
+        flags: list[Flag],
     ) -> Iterator[Slot]:
         axes = state.block_axes(self, pred, block)
-        present, values, found = state.next_values(self, pred, block, self.state_answers[pred])
+        present, values, found = state.next_values(self, pred, block, answers)
         current = (present, values)
         flags += found
         here = tuple(axis_value(a) for a in axes)
@@ -499,7 +530,7 @@ class Grounder:
         fits = not targets
         for name, owner in targets:
             variable = self.variables.declared[name]
-            mapping = _same_keys(owner.concrete, keys, variable.axes)
+            mapping = _same_keys(owner.keys, keys, variable.axes)
             if mapping is None:
                 continue
             fits = True
@@ -642,8 +673,15 @@ class Grounder:
         self.lag_spans.setdefault((pred, lag), span)
         if lag < 0:
             self.lags[pred].add(1)
-        if not any(_covers(general, pattern) for general in known):
-            known[pattern] = span
+        if any(_covers(general, pattern) for general in known):
+            return
+        # Keys that are read in two ways are asked for in one: else the clauses would seem
+        # to give such an atom twice.
+        while met := [p for p in known if _overlap(p, pattern)]:
+            for other in met:
+                del known[other]
+                pattern = _join(other, pattern)
+        known[pattern] = span
 
     def declared_type(self, pred: Pred, position: int) -> Type | None:
         term = self.program.domains.get((pred, position))
@@ -702,18 +740,17 @@ class Grounder:
         return (*out, *self.evaluator.tensors.values())
 
 
-def _same_keys(concrete: tuple, keys: tuple, axes: tuple[Axis, ...]) -> dict[Axis, Expr] | None:
+def _same_keys(own: tuple, keys: tuple, axes: tuple[Axis, ...]) -> dict[Axis, Expr] | None:
     """How the axes of a guide's keys are named in the variable; None if keys differ."""
-    if len(concrete) != len(keys):
+    if len(own) != len(keys):
         return None
-    own = iter(axes)
     mapping: dict[Axis, Expr] = {}
-    for wanted, key in zip(concrete, keys, strict=True):
+    for wanted, key in zip(own, keys, strict=True):
         along = isinstance(key, Expr) and key.op == "axis"
-        if (wanted is None) != along or (wanted is not None and key_of(wanted) != key_of(key)):
+        if isinstance(wanted, Along) != along or (not along and key_of(wanted) != key_of(key)):
             return None
         if along:
-            mapping[key.data] = axis_value(next(own))
+            mapping[key.data] = axis_value(axes[wanted.axis])
     return mapping
 
 
@@ -769,6 +806,16 @@ def _covers(general: tuple, pattern: tuple) -> bool:
         g is None or (p is not None and key_of(g) == key_of(p))
         for g, p in zip(general, pattern, strict=True)
     )
+
+
+def _overlap(a: tuple, b: tuple) -> bool:
+    """Whether some keys fit both patterns."""
+    return all(x is None or y is None or key_of(x) == key_of(y) for x, y in zip(a, b, strict=True))
+
+
+def _join(a: tuple, b: tuple) -> tuple:
+    """The most special pattern that covers two overlapping ones."""
+    return tuple(None if y is None else x for x, y in zip(a, b, strict=True))
 
 
 def _vector_said(value: Any, branches: list[Branch], observation: Observation) -> Any:

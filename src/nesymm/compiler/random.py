@@ -59,11 +59,18 @@ if TYPE_CHECKING:
     from nesymm.compiler.ground import Grounder
 
 
+@dataclass(frozen=True, slots=True)
+class Along:
+    """A key that runs along an axis of its variable: the number of that axis."""
+
+    axis: int
+
+
 @dataclass
 class Identity:
-    """Which random variable: concrete keys (None where an axis stands), and the axes."""
+    """Which random variable: its keys (constants, or `Along` an axis), and the axes."""
 
-    concrete: tuple
+    keys: tuple
     axes: tuple[Axis, ...]
     names: tuple[str, ...]
 
@@ -73,7 +80,7 @@ class Owner:
     """Where a random variable comes from."""
 
     pred: Pred
-    concrete: tuple
+    keys: tuple
     clause: int
     derivation: int
 
@@ -90,24 +97,26 @@ def distinct(names: Iterable[str]) -> list[str]:
 def identify(bindings: Iterable[Any], names: Iterable[str]) -> Identity:
     """The identity that bindings give: constants and axes count, other symbols are
     determined by them and do not."""
-    concrete: list[Any] = []
+    keys: list[Any] = []
     axes: list[Axis] = []
     axis_names: list[str] = []
+
+    def number(axis: Axis, name: str) -> int:
+        if axis not in axes:
+            axes.append(axis)
+            axis_names.append(name)
+        return axes.index(axis)
+
     for name, term in zip(names, bindings, strict=True):
         if isinstance(term, Expr):
             if term.op == "axis":
-                concrete.append(None)
-                if term.data not in axes:
-                    axes.append(term.data)
-                    axis_names.append(name)
+                keys.append(Along(number(term.data, name)))
         elif not has_symbol(term):
-            concrete.append(term)
+            keys.append(term)
         else:
             for axis in sorted(axes_of((term,)), key=lambda a: a.name):
-                if axis not in axes:
-                    axes.append(axis)
-                    axis_names.append(name)
-    return Identity(tuple(concrete), tuple(axes), tuple(axis_names))
+                number(axis, name)
+    return Identity(tuple(keys), tuple(axes), tuple(axis_names))
 
 
 class Variables:
@@ -121,15 +130,22 @@ class Variables:
 
     # ------------------------------------------------------------ names
 
-    def name(self, number: int, derivation: int, concrete: tuple) -> str:
+    def name(self, number: int, derivation: int, keys: tuple) -> str:
         """`hit`, `edge(a,b)`, `stress(ann)`; a constant key in a clause with variables is
-        part of the name, a key along an axis is an index."""
+        part of the name, a key along an axis is an index. Where two keys run along the same
+        axis, its number tells them from independent ones: `edge(*1,*1)`."""
         base = self.names[number]
         if derivation:
             base += f"#{derivation + 1}"
-        if not any(c is not None for c in concrete):
+        along = [k for k in keys if isinstance(k, Along)]
+        repeated = len(set(along)) < len(along)
+        if len(along) == len(keys) and not repeated:
             return base
-        return f"{base}({','.join('*' if c is None else show(c) for c in concrete)})"
+        shown = [
+            (f"*{k.axis + 1}" if repeated else "*") if isinstance(k, Along) else show(k)
+            for k in keys
+        ]
+        return f"{base}({','.join(shown)})"
 
     def declare(
         self,
@@ -141,7 +157,7 @@ class Variables:
         span: Span | None,
     ) -> tuple[str, tuple[Expr, ...]]:
         """Register a variable; returns its name and the keys of this reference to it."""
-        name = self.name(number, derivation, identity.concrete)
+        name = self.name(number, derivation, identity.keys)
         own = tuple(
             Axis(n, axis.type)
             for n, axis in zip(distinct(identity.names), identity.axes, strict=True)
@@ -171,7 +187,7 @@ class Variables:
                 for p in variable.params
             ),
         )
-        self.owner[name] = Owner(pred, identity.concrete, number, derivation)
+        self.owner[name] = Owner(pred, identity.keys, number, derivation)
         return name, keys
 
     # ------------------------------------------------------------ choices
@@ -799,7 +815,7 @@ def _common(types: list[Type]) -> Type | None:
 
 
 def _same(a: Identity, b: Identity) -> bool:
-    return key_of(a.concrete) == key_of(b.concrete) and a.axes == b.axes
+    return key_of(a.keys) == key_of(b.keys) and a.axes == b.axes
 
 
-__all__ = ["Bool", "Enum", "Identity", "Variables", "identify"]
+__all__ = ["Along", "Bool", "Enum", "Identity", "Variables", "identify"]
