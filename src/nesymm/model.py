@@ -11,13 +11,11 @@ from nesymm.errors import NesymmError
 from nesymm.parameters import initial_values
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nesymm.exact.posterior import Posterior, Solver
     from nesymm.explanation import Firing
     from nesymm.filtering.filter import Filter, Slopes
     from nesymm.filtering.methods import Method
-    from nesymm.filtering.result import Filtered
+    from nesymm.filtering.result import Filtered, Smoothed
     from nesymm.filtering.stream import Stream
     from nesymm.filtering.trajectories import Trajectories
     from nesymm.generation import Generated
@@ -230,8 +228,13 @@ class Model:
         horizon: int | None = None,
         length: Any = None,
         seed: int = 0,
-    ) -> dict[str, np.ndarray]:
-        """The probability of every query asked at every step, given all evidence."""
+        errors: str = "raise",
+    ) -> Smoothed:
+        """The probability of every query asked at every step, given all evidence.
+
+        A sequence that fails raises `FilterError`, or with `errors="keep"` is NaN and listed
+        in `failures`.
+        """
         return self._filter(method).smooth(
             data,
             parameters=self.parameters,
@@ -239,6 +242,7 @@ class Model:
             horizon=horizon,
             length=length,
             seed=seed,
+            errors=errors,
         )
 
     def trajectories(
@@ -251,8 +255,13 @@ class Model:
         length: Any = None,
         seed: int = 0,
         best: bool = False,
+        errors: str = "raise",
     ) -> Trajectories:
-        """Trajectories from the posterior given all evidence; with `best` the most probable."""
+        """Trajectories from the posterior given all evidence; with `best` the most probable.
+
+        A sequence that fails raises `FilterError`, or with `errors="keep"` has length 0 and is
+        listed in `failures`.
+        """
         return self._filter(method).trajectories(
             data,
             count,
@@ -262,6 +271,7 @@ class Model:
             length=length,
             seed=seed,
             best=best,
+            errors=errors,
         )
 
     def generate(

@@ -25,7 +25,14 @@ from nesymm.filtering.observable import check_observations
 from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.plan import tested_parameters
 from nesymm.filtering.questions import Question
-from nesymm.filtering.result import Failure, Filtered, FilterError, collect
+from nesymm.filtering.result import (
+    Failure,
+    Filtered,
+    FilterError,
+    Smoothed,
+    check_errors,
+    collect,
+)
 from nesymm.filtering.state import slope_of
 from nesymm.filtering.trajectories import (
     Trajectories,
@@ -82,8 +89,7 @@ class Filter:
         seed: int = 0,
         errors: str = "raise",
     ) -> Filtered:
-        if errors not in ("raise", "keep"):
-            raise NesymmError(f"errors: expected 'raise' or 'keep', received {errors!r}")
+        check_errors(errors)
         sequences = prepare(self.step, data or {}, horizon, length)
         result = self._run(sequences, parameters, networks, seed)
         if not result.failures:
@@ -198,12 +204,14 @@ class Filter:
         horizon: int | None = None,
         length: Any = None,
         seed: int = 0,
-    ) -> dict[str, np.ndarray]:
+        errors: str = "raise",
+    ) -> Smoothed:
         """The probability of every query at every step given all evidence, [batch, step].
 
         It is the slope of the log-evidence in a bonus for the query at that step: exact for
         exact inference, and what tracing the ancestors of particles gives otherwise.
         """
+        check_errors(errors)
         sequences = prepare(self.step, data or {}, horizon, length)
         engine, _ = self.engine(sequences)
         settings = engine.settings(sequences.batch, "surrogate")
@@ -226,10 +234,14 @@ class Filter:
         slopes, failed = eqx.filter_jit(jax.grad(evidence, has_aux=True))(
             tilts, parameters, dict(networks), jax.random.key(seed)
         )
-        self._refuse_failures(engine, failed, sequences, data, parameters, networks, seed)
-        answers = {k.removeprefix("tilt "): np.asarray(v) for k, v in slopes.items()}
+        failures = self._failures_of(
+            engine, failed, sequences, data, parameters, networks, seed, errors
+        )
+        answers = {k.removeprefix("tilt "): np.array(v) for k, v in slopes.items()}
+        for array in answers.values():
+            array[:, [f.sequence for f in failures]] = np.nan
         smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
-        return smoothed
+        return Smoothed(smoothed, failures)
 
     def trajectories(
         self,
@@ -242,8 +254,10 @@ class Filter:
         length: Any = None,
         seed: int = 0,
         best: bool = False,
+        errors: str = "raise",
     ) -> Trajectories:
         """Trajectories from the posterior given all evidence; with `best` the most probable."""
+        check_errors(errors)
         if count < 1:
             raise NesymmError(f"count: expected at least 1, received {count}")
         sequences = prepare(self.step, data or {}, horizon, length)
@@ -262,8 +276,11 @@ class Filter:
         pieces, failed = self._drawing(engine, sequences, count, best)(
             to_arrays(sequences), parameters, dict(networks), jax.random.key(seed)
         )
-        self._refuse_failures(engine, failed, sequences, data, parameters, networks, seed)
-        return arrange(engine.phases.later, pieces, sequences, count, engine.phases.first)
+        failures = self._failures_of(
+            engine, failed, sequences, data, parameters, networks, seed, errors
+        )
+        later, first = engine.phases.later, engine.phases.first
+        return arrange(later, pieces, sequences, count, first, failures)
 
     def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
         shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), count, best)
@@ -280,7 +297,7 @@ class Filter:
             self._compiled[key] = eqx.filter_jit(whole)
         return self._compiled[key]
 
-    def _refuse_failures(
+    def _failures_of(
         self,
         engine: Engine,
         failed: tuple[Any, Any],
@@ -289,29 +306,39 @@ class Filter:
         parameters: Mapping[str, Any],
         networks: Mapping[str, Any],
         seed: int,
-    ) -> None:
-        """Raise if nothing explains the evidence of some sequence, or a rule breaks, as filtering
-        does."""
+        errors: str,
+    ) -> tuple[Failure, ...]:
+        """The sequences whose evidence nothing explains, or where a rule breaks: raised or
+        returned as filtering does, which also says why."""
         alive = np.arange(sequences.steps)[:, None] <= sequences.last
         dead, flags = (np.asarray(x) for x in failed)
-        broken = np.argwhere(flags & alive[..., None])
-        if not np.any(dead & alive) and not len(broken):
-            return
-        self(
+        broken = flags & alive[..., None]
+        wrong = (dead & alive) | broken.any(-1)
+        if not wrong.any():
+            return ()
+        filtered = self(
             data,
             parameters=parameters,
             networks=networks,
             horizon=None if any(sequences.timed) else sequences.steps - 1,
             length=sequences.last + 1,
             seed=seed,
+            errors="keep",
         )
-        if len(broken):
-            # Other particles were drawn here.
-            step, sequence, number = map(int, broken[0])
-            message = str(engine.phases.later.flags[number])
-            raise FilterError([Failure(sequence, step, message)], None)  # type: ignore[arg-type]
-        # Plain numbers underflowed where logarithms do not.
-        raise NesymmError("the evidence of one step is too improbable for this many bits")
+        causes = {f.sequence: f for f in filtered.failures}
+        failures = []
+        for sequence in map(int, np.flatnonzero(wrong.any(0))):
+            step = int(np.argmax(wrong[:, sequence]))
+            if broken[step, sequence].any():
+                # Where filtering drew other particles, it may not have met this.
+                message = str(engine.phases.later.flags[int(np.argmax(broken[step, sequence]))])
+            else:
+                # Plain numbers underflowed where logarithms do not.
+                message = "the evidence of one step is too improbable for this many bits"
+            failures.append(causes.get(sequence, Failure(sequence, step, message)))
+        if errors == "raise":
+            raise FilterError(failures, filtered)
+        return tuple(failures)
 
     def _blamed(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,23 @@ class Filtered:
     def __repr__(self) -> str:
         batch, steps = self.log_gains.shape
         return f"Filtered({batch} sequences, {steps} steps, {self.method})"
+
+
+class Smoothed(dict[str, np.ndarray]):
+    """Per query that is asked at every step, an array [batch, step] given all evidence.
+
+    The rows of sequences that failed are NaN; `failures` says why.
+    """
+
+    def __init__(self, answers: Mapping[str, np.ndarray], failures: tuple[Failure, ...] = ()):
+        super().__init__(answers)
+        self.failures = failures
+
+
+def check_errors(errors: str) -> None:
+    """Refuse any other word for what is to be done about sequences that fail."""
+    if errors not in ("raise", "keep"):
+        raise NesymmError(f"errors: expected 'raise' or 'keep', received {errors!r}")
 
 
 def collect(

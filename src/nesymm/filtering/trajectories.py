@@ -27,6 +27,7 @@ from nesymm.filtering.forward import ExactFilter, ExactStep, draw_all
 from nesymm.filtering.loop import moment_of, past_tensors, run
 from nesymm.filtering.particles import ParticleFilter
 from nesymm.filtering.plan import places
+from nesymm.filtering.result import Failure
 from nesymm.filtering.state import LANES, Settings, normalise
 from nesymm.filtering.step import ParticleStep
 
@@ -38,15 +39,20 @@ class Trajectories:
     `values` holds arrays [batch, trajectory, step, axes…]: fields of fluents under
     `name.present` and `name.0`, `name.1`, …; random variables under their names. Terms are
     positions in their domain; the entries of a tensor come behind. `lengths` is the
-    number of steps of each sequence.
+    number of steps of each sequence. A sequence in `failures` has no trajectories: its
+    length is 0, its numbers are NaN, and its terms and truths mean nothing.
     """
 
     step: StepProgram
     values: dict[str, np.ndarray]
     lengths: np.ndarray
+    failures: tuple[Failure, ...] = ()
 
     def atoms(self, sequence: int, trajectory: int, step: int) -> list[str]:
         """The fluents that hold at a step, as ground atoms."""
+        for failure in self.failures:
+            if failure.sequence == sequence:
+                raise NesymmError(f"there is no trajectory of {failure}")
         out = []
         for slot in self.step.slots:
             for position, key in enumerate(places(slot.axes)):
@@ -282,8 +288,9 @@ def arrange(
     sequences: Sequences,
     count: int,
     first: StepProgram,
+    failures: tuple[Failure, ...] = (),
 ) -> Trajectories:
-    """Everything as [batch, trajectory, step, axes…]."""
+    """Everything as [batch, trajectory, step, axes…]; blank where a sequence failed."""
     axes_of = {v.name: v.axes for v in (*first.variables, *step.variables)}
     for slot in step.slots:
         for column in ("present", *range(len(slot.fields))):
@@ -311,4 +318,9 @@ def arrange(
             last = done[-1][:, :, -1:]
             done.append(np.repeat(last, missing, axis=2))
         values[name] = np.concatenate(done, axis=2)
-    return Trajectories(step, values, np.asarray(sequences.last) + 1)
+    failed = [f.sequence for f in failures]
+    for array in values.values():
+        array[failed] = np.nan if np.issubdtype(array.dtype, np.floating) else 0
+    lengths = np.asarray(sequences.last) + 1
+    lengths[failed] = 0
+    return Trajectories(step, values, lengths, failures)
