@@ -45,6 +45,7 @@ from nesymm.errors import NesymmError
 FOLDER = Path(__file__).parent
 METHODS = ("nesymm", "nesymm-sampled", "deep-hmm", "transformer")
 STEPS = {"nesymm": 3000, "nesymm-sampled": 3000, "deep-hmm": 3000, "transformer": 10_000}
+LONGER = {("nesymm", 10): 6000}  # where the stairs are is learned last, and there are more places
 RATES = {"nesymm": 0.01, "nesymm-sampled": 0.01, "deep-hmm": 0.01, "transformer": 0.001}
 SMALL = 4  # pixels along a cell
 
@@ -63,7 +64,8 @@ def make(name: str, scene: Scene) -> Method:
 
 
 def plan_of(name: str, options: argparse.Namespace) -> Plan:
-    steps = options.steps if options.steps is not None else STEPS[name]
+    steps = LONGER.get((name, options.grid), STEPS[name])
+    steps = options.steps if options.steps is not None else steps
     return Plan(options.seeds, steps, options.batch, RATES[name])
 
 

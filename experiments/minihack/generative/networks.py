@@ -6,6 +6,7 @@ None is told which cell is which: that is learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -133,20 +134,28 @@ class Decoder(eqx.Module):
     The agent looks the same wherever it is: what it adds to the features of a cell depends on how
     far the cell is from row `r` and column `c`, counted from a corner of the picture. How it
     looks, and how far from the corner row 1 and column 1 are, is learned.
+
+    What the code says is told twice: of all cells at once, which makes a room of walls soon, and
+    of each cell by where it is, which can put one thing anywhere: the stairs.
     """
 
     agent: jax.Array  # features by distance, in rows and columns
     scenery: eqx.nn.MLP  # features of all cells
+    things: eqx.nn.MLP  # features of a cell by the code and its place
     tiles: Tiles
     rows: int = eqx.field(static=True)
 
     def __init__(self, rows: int, scene: Scene, features: int = 16, width: int = 64, *, key: Any):
-        keys = jax.random.split(key, 3)
+        keys = jax.random.split(key, 4)
         reach = scene.side + rows - 1
         # Small: what walks have in common is to decide where the agent is, not chance.
         self.agent = 0.01 * jax.random.normal(keys[0], (features, reach, reach))
         self.scenery = eqx.nn.MLP(
             2, features * scene.side**2, width, 2, activation=jax.nn.silu, key=keys[1]
+        )
+        things = eqx.nn.MLP(4, features, width, 2, activation=jax.nn.silu, key=keys[3])
+        self.things = eqx.tree_at(
+            lambda mlp: mlp.layers[-1], things, replace_fn=partial(jax.tree.map, lambda x: 0.01 * x)
         )
         self.tiles = Tiles(features, scene.pixels, key=keys[2])
         self.rows = rows
@@ -158,7 +167,14 @@ class Decoder(eqx.Module):
         agent = jax.lax.dynamic_slice(self.agent, corner, (features, side, side))
         # The program may compute in 64 bits; drawing needs no more than the weights have.
         code = jnp.stack([b1, b2]).astype(agent.dtype)
-        return self.tiles(self.scenery(code).reshape(agent.shape) + agent)
+        # From the middle of the picture, about as far apart as codes are.
+        place = jnp.linspace(-1.7, 1.7, side, dtype=agent.dtype)
+
+        def thing(y: Any, x: Any) -> Any:
+            return self.things(jnp.stack([*code, y, x]))
+
+        things = jax.vmap(jax.vmap(thing, (None, 0), -1), (0, None), -2)(place, place)
+        return self.tiles(self.scenery(code).reshape(agent.shape) + things + agent)
 
 
 class Moves(eqx.Module):

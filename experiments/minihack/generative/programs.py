@@ -41,13 +41,13 @@ class ProgramMethod:
     scene: Scene
 
     def noise(self, progress: Any) -> Any:
-        """Of a pixel, from the beginning (0) to the end of training (1).
+        """Of a pixel, from the beginning of training (0) until it has cooled down (1).
 
         In much noise many walks explain the pictures, and what the walls do to them decides; with
         little noise from the start, the first walk that is found somewhat right is never left.
         So it falls slowly. A cell says as much whatever its number of pixels.
         """
-        return 0.025 * self.scene.pixels * 11 ** jnp.maximum(0.0, 1 - progress / 0.7)
+        return 0.025 * self.scene.pixels * 11 ** (1 - progress)
 
     # ------------------------------------------------------------ networks
 

@@ -44,7 +44,10 @@ class Method(Protocol):
         ...
 
     def loss(self, networks: Any, images: Any, actions: Any, key: Any, progress: Any) -> Any:
-        """One number for a batch, differentiable in the networks; `progress` goes from 0 to 1."""
+        """One number for a batch, differentiable in the networks.
+
+        `progress` goes from 0 to 1 while the run cools, and stays there.
+        """
         ...
 
     def reconstruct(
@@ -64,6 +67,11 @@ class Plan:
     rate: float = 0.01
     slow: float = 0.3  # the rate of `SLOW`, as a part of that of the rest
     chunk: int = 50  # steps a call
+
+    @property
+    def cooling(self) -> float:
+        """Steps in which what is learned first settles; a longer run does not need more."""
+        return min(0.7 * self.steps, 2100)
 
 
 @dataclass
@@ -128,8 +136,9 @@ def train(
         key = jax.random.fold_in(jax.random.key(seed), number)
         rows = jax.random.randint(key, (plan.batch,), 0, len(data))
         images = render(cells[rows], tiles, jnp)
+        progress = jnp.minimum(1.0, number / plan.cooling)
         loss, slopes = eqx.filter_value_and_grad(method.loss)(
-            networks, images, actions[rows], jax.random.fold_in(key, 1), number / plan.steps
+            networks, images, actions[rows], jax.random.fold_in(key, 1), progress
         )
         updates, state = optimizer.update(slopes, state)
         return (eqx.apply_updates(networks, updates), state), loss
