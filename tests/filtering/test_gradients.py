@@ -617,6 +617,54 @@ def test_what_moves_the_support_of_a_density_is_scored() -> None:
         assert plan.ahead and not plan.scored
 
 
+# Only the alarm reads the noise, which is summed out inside it. Which noises fit what is seen
+# depends on x; that is drawn, and always 2, so that the filter must be exact.
+FOLDED = """
+    :- input(bound(K)@t, 1..4).
+    :- input(above(A)@t, 1..2).
+    :- network(weights, 3).
+    x(X)@t ~ categorical([0.0, 1.0], [1, 2]).
+    noise(N)@t ~ categorical(weights(%s), [0, 1, 2]) :- x(X)@t, above(A)@t, X > A.
+    alarm@t :- x(X)@t, noise(N)@t, bound(K)@t, X + N > K.
+    observe(alarm@t).
+"""
+
+
+@pytest.mark.parametrize("argument", ["X", "A"])
+def test_what_is_summed_inside_an_observation_has_exact_slopes(argument: str) -> None:
+    def network(logits: Any) -> Callable:
+        # Nobody reads what the network says where there is no noise.
+        return lambda x: jnp.where((argument == "A") & (x == 2), jnp.nan, logits)
+
+    model = nesymm.compile(FOLDED % argument, networks={"weights": network(jnp.zeros(3))})
+    for plan in plans(model.step, frozenset({"bound", "above", "alarm"}), True)[1:]:
+        assert [f.variable.name for f in plan.folded.values()] == ["noise"]
+    # All noises fit; two; one; one; two; none is loud enough; there is none; nothing is seen.
+    data = {
+        "bound": [[1, 2, 2, 3, 3, 4, 2, 3]],
+        "above": [[1, 1, 1, 1, 1, 1, 2, 1]],
+        "alarm": [[True, True, False, True, False, False, False, None]],
+    }
+
+    def evidence(logits: Any) -> Any:
+        return model.log_evidence(
+            data,
+            networks={"weights": network(logits)},
+            method=RaoBlackwellised(particles=3, resample_below="always"),
+            key=jax.random.key(0),
+        )[0]
+
+    def closed_form(logits: Any) -> Any:
+        a, b, c = jax.nn.softmax(logits)
+        return jnp.log(b + c) + jnp.log(a) + jnp.log(c) + jnp.log(a + b)
+
+    logits = jnp.asarray([0.3, -0.8, 0.4])
+    value, slope = jax.jit(jax.value_and_grad(evidence))(logits)
+    truth, true_slope = jax.value_and_grad(closed_form)(logits)
+    assert value == pytest.approx(truth)
+    np.testing.assert_allclose(slope, true_slope, atol=1e-9)
+
+
 @pytest.mark.slow
 def test_slopes_of_sequences_of_different_lengths_are_unbiased() -> None:
     case = HYBRID["compared"]

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from nesymm.exact.named import Named, apply, expand, union
-from nesymm.filtering.dims import Choice, cells, choices
-from nesymm.filtering.elimination import MAX_CELLS, TooLarge, add
+from nesymm.filtering.dims import BATCH, PARTICLE, Choice, cells, choices
+from nesymm.filtering.elimination import Room, add, safe_log
 
 Partition = tuple[frozenset[Choice], ...]
 
@@ -35,11 +35,10 @@ def merge(a: Partition, b: Partition) -> Partition:
     return tuple(sorted((frozenset(g) for g in groups), key=lambda s: sorted(map(repr, s))))
 
 
-def regroup(beliefs: Sequence[Named], partition: Partition) -> list[Named]:
+def regroup(beliefs: Sequence[Named], partition: Partition, room: Room) -> list[Named]:
     out = []
     for part in partition:
-        if cells(tuple(part)) > MAX_CELLS:
-            raise TooLarge(sorted(part, key=repr))
+        room.refuse((*sorted(part, key=repr), BATCH, PARTICLE))
         mine = [b for b in beliefs if set(choices(b.dims)) & part]
         table = add(jnp, mine)
         dims = (
@@ -61,7 +60,11 @@ def maximum(jnp: Any, array: Any, axis: Any) -> Any:
 
 
 def scatter(
-    table: Named, targets: list[tuple[Choice, Named]], gone: list[Choice], best: bool = False
+    table: Named,
+    targets: list[tuple[Choice, Named]],
+    gone: list[Choice],
+    room: Room,
+    best: bool = False,
 ) -> Named:
     """Sum a log-table over the choices in `gone`, each cell into its place in the targets.
 
@@ -75,8 +78,7 @@ def scatter(
     for new, position in targets:
         index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, position)
     total_size = cells(news)
-    if total_size > MAX_CELLS:
-        raise TooLarge(news)
+    room.refuse((*news, *kept))
     lined = expand(jnp, table, (*gone, *kept))
     where = expand(jnp, index, (*gone, *kept))
     # Previous choices that the place depends on stay apart, though the mass is the same.
@@ -95,6 +97,5 @@ def scatter(
     if not best:
         top = jnp.where(jnp.isfinite(log), log, 0.0)
         total = jnp.zeros_like(empty).at[at].add(jnp.exp(flat - top[at]))
-        positive = total > 0
-        log = jnp.where(positive, jnp.log(jnp.where(positive, total, 1.0)) + top, -jnp.inf)
+        log = safe_log(jnp, total) + top
     return Named(log.reshape(*(n.size for n in news), *log.shape[1:]), (*news, *kept))

@@ -8,7 +8,7 @@ masked (`numpy.ma`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -56,6 +56,24 @@ class Sequences:
     def complete(self) -> frozenset[str]:
         """Names of inputs that are never missing."""
         return frozenset(n for n in (*self.timed, *self.static) if n not in self.masks)
+
+    def first(self, count: int) -> Sequences:
+        """The first so many sequences."""
+        rows = np.s_[:count]
+        return replace(
+            self,
+            batch=count,
+            last=self.last[rows],
+            timed={n: _cut(columns, np.s_[:, rows]) for n, columns in self.timed.items()},
+            static={n: _cut(columns, rows) for n, columns in self.static.items()},
+            masks={
+                n: m[np.s_[:, rows] if n in self.timed else rows] for n, m in self.masks.items()
+            },
+        )
+
+
+def _cut(columns: tuple[Column, ...], index: Any) -> tuple[Column, ...]:
+    return tuple(replace(c, values=c.values[index]) for c in columns)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.compiler.expr import TRUE, Expr
+from nesymm.compiler.expr import TRUE, Expr, leaves
 from nesymm.compiler.step import Param, RandomVariable
 from nesymm.distributions import FAMILIES
 from nesymm.exact.families import constrain, draw_vectors, log_density, log_masses
@@ -16,7 +17,6 @@ from nesymm.exact.montecarlo import make_distribution
 from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.dims import Choice
 from nesymm.filtering.elimination import Factor
-from nesymm.filtering.state import saved
 from nesymm.filtering.world import Tables, outcome_codes
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
@@ -35,23 +35,11 @@ def masses(
 
 
 def masses_apart(low: Tables, variable: RandomVariable) -> list[Factor]:
-    """The same, one factor for each outcome."""
+    """The same, one factor for each outcome, as if the variable were drawn everywhere."""
     dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
-    guarded = variable.guard is not TRUE
-    table = _masses(low, variable, dim, guarded, variable.params)
-    holds = saved(low.value(variable.guard)) if guarded else None
-    out = []
-    for i in range(dim.size):
-        kept = table.dims[:-1]
-        log, plain = table.array[..., i], table.plain[..., i]
-        if holds is None:
-            out.append(Factor(log, kept, plain))
-            continue
-        sure = (0.0, 1.0) if i == 0 else (-jnp.inf, 0.0)
-        logs = apply(jnp, lambda h, x, s=sure: jnp.where(h, x, s[0]), holds, Named(log, kept))
-        plains = apply(jnp, lambda h, x, s=sure: jnp.where(h, x, s[1]), holds, Named(plain, kept))
-        out.append(Factor(logs.array, logs.dims, plains.array))
-    return out
+    table = _masses(low, variable, dim, variable.guard is not TRUE, variable.params)
+    kept = table.dims[:-1]
+    return [Factor(table.array[..., i], kept, table.plain[..., i]) for i in range(dim.size)]
 
 
 def _masses(
@@ -65,6 +53,7 @@ def _masses(
             plain = low.world.plain_masses(low, params[0], dim.size)
             assert plain is not None
             return Factor(known.array, (*known.dims, dim), plain.array)
+    unknown: list[Named] = []
     if variable.neural:
         whole = low.value(params[0])  # type: ignore[arg-type]
         behind = whole.array.ndim - len(whole.dims)
@@ -85,6 +74,8 @@ def _masses(
         for limit, param in zip(limits, params, strict=False):
             for e in param if isinstance(param, tuple) else (param,):
                 value = low.value(e)
+                if guarded or variable.family == "binomial":
+                    unknown += _unknown(e, value)
                 if guarded:
                     # Not by the guard, which may depend on much: the table stays small.
                     ok = jnp.isfinite(value.array)
@@ -100,7 +91,44 @@ def _masses(
             arrays = tuple(a[..., None] for a in lined)
     table = log_masses(jnp, variable.family, arrays, variable.outcomes, variable.neural)
     table = table.astype(low.real)
+    for value in unknown:
+        table = _unless_nan(table, expand(jnp, value, dims)[..., None])
     return Factor(table, (*dims, dim), jnp.exp(table))
+
+
+def by_network(variable: RandomVariable) -> bool:
+    """Whether a network has a say in how a variable is drawn."""
+    return bool(variable.neural or leaves(_each(variable.params), "neural"))
+
+
+def spoiled(low: Tables, variable: RandomVariable) -> tuple[Named, Any] | None:
+    """Where a variable is to be drawn by NaN that a network gave, and that NaN."""
+    values = [v for p in _each(variable.params) for v in _unknown(p, low.value(p))]
+    if not values:
+        return None
+    total = values[0]
+    for value in values[1:]:
+        total = apply(jnp, jnp.add, total, value)
+    where = apply(jnp, lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
+    return where, jnp.sum(total.array)
+
+
+def _each(params: Sequence[Param]) -> list[Expr]:
+    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
+
+
+def _unknown(param: Expr, value: Named) -> list[Named]:
+    """A parameter that a network gives, one number for all that lies behind: where it is NaN,
+    what stands in for it may not pass for an answer."""
+    if not leaves([param], "neural"):
+        return []
+    behind = tuple(range(len(value.dims), value.array.ndim))
+    return [Named(jnp.sum(jax.lax.stop_gradient(value.array), behind), value.dims)]
+
+
+def _unless_nan(result: Any, value: Any) -> Any:
+    # Not by a constant NaN: a compiler may take that for a case that never comes.
+    return jnp.where(jnp.isnan(value), value, result)
 
 
 def _where_drawn(low: Tables, holds: Named | None, table: Factor, dim: Choice) -> Named:
@@ -205,6 +233,9 @@ def density(
     named = Named(result.astype(low.real), dims)
     if guard is TRUE or anyway:
         return named
+    for param in params:
+        for unknown in _unknown(param, low.value(param)):  # type: ignore[arg-type]
+            named = apply(jnp, _unless_nan, named, unknown)
     return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
 
 

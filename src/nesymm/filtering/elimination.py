@@ -18,17 +18,19 @@ import jax.numpy as jnp
 from nesymm.compiler.expr import Axis
 from nesymm.errors import NesymmError
 from nesymm.exact.named import Named, apply, deepen, expand, reduce, union
-from nesymm.filtering.dims import PARTICLE, Choice, cells, choices
+from nesymm.filtering.dims import BATCH, PARTICLE, TARGET, Choice, Lane, cells, choices
 from nesymm.filtering.disjunction import Disjunction, Tree
 
 # No table over finite variables may have more cells than this (per particle).
 MAX_CELLS = 1 << 21
+# Nor may it have more bytes than this for all elements, sequences and particles together.
+MAX_BYTES = 1 << 33
 
 
 class TooLarge(NesymmError):
     """Finite variables that hang together have too many joint values."""
 
-    def __init__(self, dims: Sequence[Choice]):
+    def __init__(self, dims: Sequence[Choice], size: int, advice: str):
         self.dims = tuple(dims)
         sizes: dict[str, int] = {}
         for dim in self.dims:
@@ -39,9 +41,34 @@ class TooLarge(NesymmError):
         more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
         between = sum(dim.kind == "aux" for dim in self.dims)
         more += f", with {between} conditions between them" if between else ""
-        super().__init__(
-            f"these finite variables hang together and have too many joint values: {shown}{more}"
+        self.cause = (
+            f"these finite variables hang together and have too many joint values: {shown}{more}; "
+            f"that is a table of {cells(self.dims):,} cells, {size / 1e9:,.3g} GB in all"
         )
+        super().__init__(f"{self.cause}; {advice}")
+
+
+@dataclass(frozen=True)
+class Room:
+    """How large a table may be: in cells, and in bytes for so many sequences and particles."""
+
+    cells: int = MAX_CELLS
+    batch: int = 1
+    particles: int = 1
+    itemsize: int = 4
+    advice: str = (
+        "give them fewer values, take fewer particles or sequences at once, or use "
+        "--method bootstrap"
+    )
+
+    def refuse(self, dims: Sequence[Any]) -> None:
+        """Say what makes a table too large, before it is made."""
+        lanes = {BATCH: self.batch, PARTICLE: self.particles, TARGET: self.particles}
+        size = self.itemsize
+        for dim in dims:
+            size *= lanes[dim] if isinstance(dim, Lane) else getattr(dim, "size", 1)
+        if cells(tuple(dims)) > self.cells or size > MAX_BYTES:
+            raise TooLarge(choices(tuple(dims)), size, self.advice)
 
 
 # Up to this many terms a sum is written out: element by element it fuses with the rest.
@@ -74,7 +101,7 @@ def _written_logsumexp(array: Any, axis: int) -> Any:
     total = jnp.exp(terms[0] - top)
     for term in terms[1:]:
         total = total + jnp.exp(term - top)
-    return _safe_log(jnp, total) + top
+    return safe_log(jnp, total) + top
 
 
 @_written_logsumexp.defjvp
@@ -106,13 +133,14 @@ def _reduced(jnp: Any, array: Any, axis: Any) -> Any:
     top = jax.lax.stop_gradient(jnp.max(array, axis=axis, keepdims=True))
     safe = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(array - safe), axis=axis)
-    return _safe_log(jnp, total) + jnp.squeeze(safe, axis)
+    return safe_log(jnp, total) + jnp.squeeze(safe, axis)
 
 
-def _safe_log(jnp: Any, x: Any) -> Any:
+def safe_log(jnp: Any, x: Any) -> Any:
     """log x, -inf at 0; what is not a number stays so."""
     log = jnp.log(jnp.where(x > 0, x, 1.0))
-    return jnp.where(x > 0, log, jnp.where(x == 0, -jnp.inf, jnp.nan))
+    # Not by a constant NaN: a compiler may take that for a case that never comes.
+    return jnp.where(x > 0, log, jnp.where(x == 0, -jnp.inf, x))
 
 
 def log_add(a: Any, b: Any) -> Any:
@@ -121,6 +149,8 @@ def log_add(a: Any, b: Any) -> Any:
 
 
 Sum = Callable[[Any, Any, Any], Any]
+
+ROOM = Room()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +197,7 @@ def eliminate(
     factors: Sequence[Named],
     keep: frozenset[Choice] = frozenset(),
     sum_: Sum = logsumexp,
-    limit: int = MAX_CELLS,
+    room: Room = ROOM,
     first: frozenset[Choice] = frozenset(),
     plain: bool = False,
 ) -> Eliminated:
@@ -209,8 +239,7 @@ def eliminate(
             mine = [f for f in live if together & set(choices(f.dims))]
             live = [f for f in live if not together & set(choices(f.dims))]
             table = add(jnp, [_close(jnp, f, dim.plates) for f in mine])
-            if cells(table.dims) > limit:
-                raise TooLarge(choices(table.dims))
+            room.refuse(table.dims)
             parts = tuple(sorted(together, key=repr))
             tree = Tree(parts, tuple(ties[p].whole for p in parts), ties[dim].axis, table)
             out.joined.append(tree)
@@ -220,8 +249,7 @@ def eliminate(
         mine = [_close(jnp, f, dim.plates) for f in live if dim in f.dims]
         live = [f for f in live if dim not in f.dims]
         reached = union(f.dims for f in mine)
-        if cells(reached) > limit:
-            raise TooLarge(choices(reached))
+        room.refuse(reached)
         table = add(jnp, mine, plain)
         out.joined.append((dim, table))
         left = reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim])
@@ -230,7 +258,7 @@ def eliminate(
     summed = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
     out.total = add(jnp, summed, plain)
     if plain:
-        out.total = Named(_safe_log(jnp, out.total.array), out.total.dims)
+        out.total = Named(safe_log(jnp, out.total.array), out.total.dims)
     out.total = add(jnp, [out.total, *(_close(jnp, f, ()) for f in done)])
     out.rest = [_close(jnp, f, ()) for f in live if choices(f.dims)]
     return out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import jax.numpy as jnp
 
 from nesymm.compiler.algebra import axis_value, conjuncts, not_
-from nesymm.compiler.expr import FALSE, Axis, Expr
+from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr
 from nesymm.compiler.step import ObservationDecl, RandomVariable
 from nesymm.compiler.types import Enum, Type, join
 from nesymm.errors import NesymmError
@@ -107,20 +108,40 @@ def _summed(low: Tables, moment: Moment, observation: ObservationDecl, inside: F
         said = moment.seen[observation.name][0]
     elif not observation.value:
         said = Named(jnp.asarray(False))
-    logs: Named | None = None
-    plain: Named | None = None
-    for prior, holds in zip(masses_apart(low, inside.variable), inside.holds, strict=True):
-        fits = saved(apply(jnp, jnp.equal, low.value(holds), said))
-        log = apply(jnp, lambda f, p: jnp.where(f, p, -jnp.inf), fits, prior)
-        weight = apply(jnp, lambda f, p: jnp.where(f, p, 0.0), fits, Named(prior.plain, prior.dims))
-        logs = log if logs is None else apply(jnp, log_add, logs, log)
-        plain = weight if plain is None else apply(jnp, jnp.add, plain, weight)
-    assert logs is not None
-    assert plain is not None
+    fits = [saved(apply(jnp, jnp.equal, low.value(holds), said)) for holds in inside.holds]
+    priors = masses_apart(low, inside.variable)
+    logs = _sum_where(fits, priors, log_add, -jnp.inf)
+    plain = _sum_where(fits, [Named(p.plain, p.dims) for p in priors], jnp.add, 0.0)
+    if inside.variable.guard is not TRUE:
+        # Where it is not drawn it has its first outcome.
+        drawn = saved(low.value(inside.variable.guard))
+        sure = log_truth(fits[0], low.real)
+        logs = apply(jnp, jnp.where, drawn, logs, sure)
+        plain = apply(jnp, jnp.where, drawn, plain, Named(sure.plain, sure.dims))
     dims = union([logs.dims, plain.dims])
     factor = Factor(expand(jnp, logs, dims), dims, expand(jnp, plain, dims))
     mask = seen(moment, observation)
     return factor if mask is None else _masked(mask, factor)
+
+
+def _sum_where(
+    fits: list[Named], terms: Sequence[Named], both: Callable[[Any, Any], Any], nothing: float
+) -> Named:
+    """The sum of the terms that fit.
+
+    Which terms fit differs from particle to particle, what they are often does not: all sums
+    that there can be are formed first, and then picked, those that differ least before the rest.
+    """
+    pairs = sorted(zip(fits, terms, strict=True), key=lambda pair: -len(pair[0].dims))
+
+    def rest(i: int, total: Named | None) -> Named:
+        if i == len(pairs):
+            return Named(jnp.asarray(nothing, terms[0].array.dtype)) if total is None else total
+        fit, term = pairs[i]
+        more = term if total is None else apply(jnp, both, total, term)
+        return apply(jnp, jnp.where, fit, rest(i + 1, more), rest(i + 1, total))
+
+    return rest(0, None)
 
 
 def _masked(mask: Named, factor: Named) -> Named:

@@ -15,6 +15,7 @@ import numpy as np
 from nesymm.compiler.step import StepProgram
 from nesymm.errors import NesymmError
 from nesymm.filtering.backend import check_device
+from nesymm.filtering.blame import network_to_blame
 from nesymm.filtering.data import Sequences, prepare
 from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.estimators import ESTIMATORS
@@ -94,9 +95,15 @@ class Filter:
         result = self._run(sequences, parameters, networks, seed)
         if not result.failures:
             return result
-        first, *others = result.failures
-        first = self._blamed(first, data or {}, sequences, parameters, networks, seed)
-        result = replace(result, failures=(first, *others))
+        # Of failures of one kind the first is looked into.
+        first = {f.message: f for f in reversed(result.failures)}
+        failures = tuple(
+            self._blamed(f, data or {}, sequences, parameters, networks, seed)
+            if f is first[f.message]
+            else f
+            for f in result.failures
+        )
+        result = replace(result, failures=failures)
         if errors == "raise":
             raise FilterError(result.failures, result)
         return result
@@ -368,11 +375,8 @@ class Filter:
             for name, value in parameters.items():
                 if not np.all(np.isfinite(np.asarray(value))):
                     return replace(failure, message=f"the parameter {name} is not a number")
-            for name, network in networks.items():
-                calm = {**networks, name: lambda *a, f=network: jnp.nan_to_num(f(*a))}
-                if not still_fails(self.step, calm):
-                    return replace(failure, message=f"the network {name} gave NaN")
-            return failure
+            guilty = network_to_blame(networks, lambda nets: still_fails(self.step, nets))
+            return replace(failure, message=f"the network {guilty} gave NaN") if guilty else failure
         observations = self.step.observations
         if "evidence" not in failure.message or not observations:
             return failure
@@ -393,7 +397,10 @@ class Filter:
         real = jnp.zeros(()).dtype
         check_device(real)
         check_observations(self.step, sequences)
-        key = (sequences.complete, sequences.observed, sequences.steps, real)
+        key: tuple = (sequences.complete, sequences.observed, sequences.steps, real)
+        if isinstance(self.method, Auto):
+            # A batch may be so large that its tables are too large together.
+            key += (sequences.batch,)
         if key not in self._engines:
             self._engines[key] = self._choose(sequences, real)
         return self._engines[key]
@@ -416,7 +423,22 @@ class Filter:
             if engine.draws > 1:
                 raise NesymmError("a static variable has infinitely many values")
             self._shapes(engine, sequences)
-        except (TooLarge, NesymmError) as error:
+        except TooLarge as error:
+            reason = f"exact inference does not apply: {error.cause}"
+            for method in (
+                RaoBlackwellised(particles=self.method.particles),
+                Bootstrap(particles=self.method.particles),
+            ):
+                particles = ParticleFilter(self.step, method, given, real, sequences.steps)
+                try:
+                    # What is too large for a table may be so given a particle, too.
+                    self._shapes(particles, sequences)
+                except TooLarge as another:
+                    reason += f"; and given a particle: {another.cause}"
+                    continue
+                return particles, reason
+            raise
+        except NesymmError as error:
             method = RaoBlackwellised(particles=self.method.particles)
             return (
                 ParticleFilter(self.step, method, given, real, sequences.steps),

@@ -22,10 +22,10 @@ from nesymm.exact.named import Named, apply, expand, reduce, union
 from nesymm.filtering.beliefs import Partition, maximum, merge, partition, regroup, scatter
 from nesymm.filtering.binding import bind, everything
 from nesymm.filtering.bounds import Field, field_domain, field_types
-from nesymm.filtering.dims import Choice, cells, choices
+from nesymm.filtering.dims import Choice, choices
 from nesymm.filtering.elimination import (
     MAX_CELLS,
-    TooLarge,
+    Room,
     add,
     components,
     draw,
@@ -220,6 +220,14 @@ class ExactFilter:
         ask = tuple(q for q in self.questions if everything or q.at_every_step)
         return ExactStep(plan, settings, self)(state, moment, binding, key, ask)
 
+    def room(self, batch: int) -> Room:
+        """How large the tables of so many sequences may be."""
+        advice = (
+            "give them fewer values, take fewer sequences at once, or use particles "
+            "(--method rao-blackwellised)"
+        )
+        return Room(self.limit, batch, self.draws, jnp.dtype(self.real).itemsize, advice)
+
     def settle(self, function: Callable[[State], State], state: State) -> State:
         """Join the tables that will have to be joined, so that all steps look alike."""
         self.partition = partition(state.beliefs)
@@ -229,7 +237,8 @@ class ExactFilter:
             if merged == self.partition:
                 break
             self.partition = merged
-            state = replace(state, beliefs=regroup(state.beliefs, merged))
+            room = self.room(state.log_weights.array.shape[0])
+            state = replace(state, beliefs=regroup(state.beliefs, merged, room))
         return settle(function, state)
 
 
@@ -269,6 +278,7 @@ class ExactStep(ParticleStep):
     def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
         super().__init__(plan, settings, engine.phases.kept, engine.questions)
         self.engine = engine
+        self.room = engine.room(settings.batch)
 
     def __call__(
         self,
@@ -335,7 +345,7 @@ class ExactStep(ParticleStep):
             plan.variables,
             {} if plan is self.engine.first else self.engine.domains,
         )
-        return Tables(world, self.settings.real, self.engine.limit)
+        return Tables(world, self.settings.real, self.room)
 
     def _known_static(self, low: Tables, name: str) -> Named:
         value = low.world.known(low, name)
@@ -357,7 +367,7 @@ class ExactStep(ParticleStep):
         # What only the next state mentions was named while it was computed.
         factors = [*problem.prior, *problem.tied, *problem.evidence]
         factors += definitions(low.factors, [*factors, *(i for _, i in targets)])
-        done = eliminate(jnp, factors, frozenset(keep), self.engine.sum, self.engine.limit)
+        done = eliminate(jnp, factors, frozenset(keep), self.engine.sum, self.room)
         live = done.rest
         total = done.total
         groups = self._together(targets)
@@ -369,22 +379,25 @@ class ExactStep(ParticleStep):
             live = [f for f in live if not set(gone) & set(choices(f.dims))]
             table = add(jnp, mine) if mine else Named(jnp.zeros((), low.real))
             dims = union([table.dims, *(i.dims for _, i in group)])
-            if cells(dims) > self.engine.limit:
-                raise TooLarge(choices(dims))
+            self.room.refuse(dims)
             table = Named(expand(jnp, table, dims), dims)
             if gone:
-                live.append(scatter(table, group, gone, self.engine.best))
+                live.append(scatter(table, group, gone, self.room, self.engine.best))
             else:
                 live += [_point(low, index, new) for new, index in group]
         final = [Named(f.array, tuple(_as_slot(d) for d in f.dims)) for f in live]
-        parts = [add(jnp, [final[i] for i in members]) for members in components(final)]
+        parts = []
+        for members in components(final):
+            together = [final[i] for i in members]
+            self.room.refuse(union(f.dims for f in together))
+            parts.append(add(jnp, together))
         beliefs = [p for p in parts if choices(p.dims)]
         for lone in parts:
             if not choices(lone.dims):
                 total = apply(jnp, jnp.add, total, lone)
         if self.engine.partition is not None:
             merged = merge(self.engine.partition, partition(beliefs))
-            beliefs = regroup(beliefs, merged)
+            beliefs = regroup(beliefs, merged, self.room)
         out = []
         for table in beliefs:
             norm = reduce(
@@ -506,7 +519,7 @@ def draw_all(
     out: dict[Choice, Named] = {}
     for number, group in enumerate(components(factors)):
         inside = [factors[i] for i in group]
-        eliminated = eliminate(jnp, inside, sum_=engine.sum, limit=engine.limit)
+        eliminated = eliminate(jnp, inside, sum_=engine.sum, room=engine.room(lanes.batch))
         here = jax.random.fold_in(key, number)
         out |= draw(jax, here, eliminated, lanes.shape, None, LANES, engine.best)
     return out

@@ -65,7 +65,8 @@ class ExactForward:
 
 @dataclass(frozen=True)
 class Auto:
-    """Exact where the state is finite and small enough, else Rao-Blackwellised."""
+    """Exact where the state is finite and small enough, else Rao-Blackwellised; bootstrap where
+    the finite part of a step is too large even given a particle."""
 
     particles: int = 1000
     budget: int = 1 << 16

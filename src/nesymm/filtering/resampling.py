@@ -18,26 +18,24 @@ Scheme = Callable[[Any, Any], Any]
 
 def _from_sorted(weights: Any, points: Any) -> Any:
     """Ancestors for ascending points in [0, 1), by inverting the distribution function."""
-    n = weights.shape[-1]
     below = jnp.cumsum(weights, axis=-1)
     below = below / below[..., -1:]
     # How many points lie below each step; each ancestor then starts where the one before ends.
     count = jax.vmap(lambda p, b: jnp.searchsorted(p, b, side="left"))(points, below)
-    starts = jnp.zeros((weights.shape[0], n + 1), jnp.int32)
-    rows = jnp.arange(weights.shape[0])[:, None]
-    starts = starts.at[rows, count].add(1, mode="drop")
-    ancestors = jnp.cumsum(starts, axis=-1)[:, :n]
-    return _alive(weights, jnp.minimum(ancestors, n - 1))
+    return _in_runs(weights, count)
 
 
-def _alive(weights: Any, ancestors: Any) -> Any:
-    """Rounded sums must not revive a particle of weight zero: take one alive beside it."""
-    alive = weights > 0
-    places = jnp.where(alive, jnp.arange(weights.shape[-1]), 0)
-    nearest = jax.lax.cummax(places, axis=places.ndim - 1)
-    first = jnp.argmax(alive, axis=-1, keepdims=True)
-    nearest = jnp.maximum(nearest, first).astype(jnp.int32)
-    return jnp.take_along_axis(nearest, ancestors, axis=-1)
+def _in_runs(weights: Any, ends: Any) -> Any:
+    """Ancestors in runs, by where the run of each particle ends.
+
+    Each run goes on until the next one begins. A particle of weight zero begins none, so that
+    rounded sums do not revive it.
+    """
+    batch, n = weights.shape
+    own = jnp.where(weights > 0, jnp.arange(n, dtype=jnp.int32), 0)
+    starts = jnp.zeros((batch, n + 1), jnp.int32)
+    starts = starts.at[jnp.arange(batch)[:, None], ends[:, :-1]].max(own[:, 1:])
+    return jax.lax.cummax(starts[:, :n], axis=1)
 
 
 def multinomial(key: Any, weights: Any) -> Any:
@@ -63,10 +61,7 @@ def systematic(key: Any, weights: Any) -> Any:
     below = below / below[..., -1:]
     # Points below step k: the j with (j + noise) / n < below, counted without a search.
     count = jnp.clip(jnp.ceil(below * n - noise), 0, n).astype(jnp.int32)
-    starts = jnp.zeros((batch, n + 1), jnp.int32)
-    starts = starts.at[jnp.arange(batch)[:, None], count].add(1)
-    ancestors = jnp.cumsum(starts, axis=-1)[:, :n]
-    return _alive(weights, jnp.minimum(ancestors, n - 1))
+    return _in_runs(weights, count)
 
 
 def residual(key: Any, weights: Any) -> Any:

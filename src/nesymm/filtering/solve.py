@@ -10,12 +10,13 @@ import jax.numpy as jnp
 
 from nesymm.compiler.expr import Axis
 from nesymm.exact.named import Named, apply, union
+from nesymm.filtering.densities import by_network
 from nesymm.filtering.dims import BATCH, PARTICLE, TARGET, Choice, choices
 from nesymm.filtering.disjunction import Tree
 from nesymm.filtering.elimination import Eliminated, components, draw, eliminate
 from nesymm.filtering.plan import Plan
 from nesymm.filtering.questions import Question
-from nesymm.filtering.state import LANES, Settings, stop, subtract
+from nesymm.filtering.state import LANES, Settings, nan_of, stop, subtract
 from nesymm.filtering.world import Tables
 
 
@@ -53,13 +54,21 @@ class Problem:
         for group in components(self.factors):
             inside = [self.factors[i] for i in group]
             matters = any(id(f) in weighed for f in inside)
-            eliminated = eliminate(jnp, inside, first=self.first, plain=self.plain)
+            eliminated = eliminate(
+                jnp, inside, room=self.low.room, first=self.first, plain=self.plain
+            )
             self._solved.append((matters, eliminated))
             if matters:
                 total = apply(jnp, jnp.add, total, eliminated.total)
+            elif self._by_network(inside):
+                total = apply(jnp, jnp.add, total, nan_of(eliminated.total))
         for part in self.proposed():
             total = apply(jnp, subtract, total, part)
         return total
+
+    def _by_network(self, factors: list[Named]) -> bool:
+        names = {d.name for f in factors for d in choices(f.dims) if d.kind == "rv"}
+        return any(by_network(self.plan.variables[name]) for name in names)
 
     def proposed(self) -> list[Named]:
         """The log-probability of what was drawn ahead, its finite parents summed out.
@@ -73,7 +82,7 @@ class Problem:
         tied = {id(f) for f in self.tied}
         groups = [[factors[i] for i in group] for group in components(factors)]
         return [
-            stop(eliminate(jnp, inside).total)
+            stop(eliminate(jnp, inside, room=self.low.room).total)
             for inside in groups
             if any(id(f) in tied for f in inside)
         ]
@@ -129,7 +138,7 @@ class Problem:
                 condition,
                 Named(tilt, tilt_dims),
             )
-            total = eliminate(jnp, [*group, bonus]).total.array
+            total = eliminate(jnp, [*group, bonus], room=self.low.room).total.array
             return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
 
         return Named(jax.grad(normaliser)(jnp.zeros(shape, real)), tilt_dims)
@@ -139,7 +148,8 @@ class Problem:
         if not choices(condition.dims):
             return condition
         only = apply(jnp, lambda c: jnp.where(c, 0.0, -jnp.inf).astype(self.low.real), condition)
-        total = eliminate(jnp, [only, *self._about(condition)]).total
+        about = [only, *self._about(condition)]
+        total = eliminate(jnp, about, room=self.low.room).total
         return Named(total.array > -jnp.inf, total.dims)
 
     def _about(self, condition: Named) -> list[Named]:

@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from nesymm.compiler.expr import Axis
 from nesymm.exact.named import Named, expand
 from nesymm.filtering.dims import BATCH, PARTICLE, Choice
-from nesymm.filtering.elimination import Factor, pick_at
+from nesymm.filtering.elimination import Factor, Room, pick_at
 
 jax.tree_util.register_pytree_node(
     Named, lambda n: ((n.array,), n.dims), lambda d, c: Named(c[0], d)
@@ -75,6 +75,12 @@ class Settings:
         sizes = {BATCH: self.batch, PARTICLE: self.particles}
         return tuple(d.size if isinstance(d, Axis | Choice) else sizes[d] for d in dims)
 
+    @property
+    def room(self) -> Room:
+        """How large the tables of a particle may be."""
+        itemsize = jnp.dtype(self.real).itemsize
+        return Room(batch=self.batch, particles=self.particles, itemsize=itemsize)
+
     def start(self) -> State:
         nothing = Named(jnp.zeros(self.shape(LANES), self.real), LANES)
         return State({}, {}, [], nothing, nothing)
@@ -126,10 +132,23 @@ def saved(tree: Any) -> Any:
     return jax.tree.map(lambda x: checkpoint_name(x, _SAVED), tree)  # type: ignore[no-untyped-call]
 
 
+@jax.custom_jvp
 def slope_of(x: Any) -> Any:
-    """Nothing, with the slope of x. Where x is -inf there is no slope."""
-    finite = jnp.where(jnp.isfinite(x), x, 0.0)
-    return finite - jax.lax.stop_gradient(finite)
+    """Nothing, with the slope of x. Where x is not finite there is no slope."""
+    return jnp.zeros_like(x)
+
+
+@slope_of.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    # All that has to be known of x, and kept for the way back, is where it is finite.
+    (x,), (slope,) = primals, tangents
+    return slope_of(x), jnp.where(saved(jnp.isfinite(x)), slope, 0.0)
+
+
+def nan_of(x: Named) -> Named:
+    """NaN where x is, and nothing elsewhere: what is drawn by NaN may not pass for an answer."""
+    array = jax.lax.stop_gradient(x.array)
+    return Named(jnp.where(jnp.isnan(array), array, 0.0), x.dims)
 
 
 def subtract(a: Any, b: Any) -> Any:

@@ -26,6 +26,7 @@ from nesymm.filtering.densities import (
     log_probability_at,
     mass_at,
     masses,
+    spoiled,
 )
 from nesymm.filtering.dims import BATCH, Choice, choices
 from nesymm.filtering.elimination import (
@@ -110,7 +111,7 @@ class ParticleStep:
         low = self._tables(before_, known(values), given, replace(binding, fixed=fixed))
         problem = self._problem(low, known(state.beliefs), given)
         gain = problem.gain()
-        for part in self._drawn_ahead(low):
+        for part in (*self._drawn_ahead(low), *self._spoiled(low, problem)):
             gain = apply(jnp, jnp.add, gain, part)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
@@ -139,7 +140,6 @@ class ParticleStep:
         if scored or plan.beliefs:
             score, beliefs = self._score(concrete, drawn, values_, beliefs, moment)
             if scored:
-                score = saved(score)
                 # Where the gain has its slope, the rest is that of what was drawn given it.
                 rest = score if fixed else apply(jnp, jnp.subtract, score, follow(gain, ancestors))
                 slope = apply(jnp, lambda a, x: jnp.where(a, slope_of(x), 0.0), alive, rest)
@@ -198,7 +198,7 @@ class ParticleStep:
             draw,
             plan.variables,
         )
-        return Tables(world, self.settings.real)
+        return Tables(world, self.settings.real, self.settings.room)
 
     # ------------------------------------------------------------ before the evidence
 
@@ -296,6 +296,17 @@ class ParticleStep:
                 log_p = log_probability_at(low, variable, value)
                 parts.append(Named(slope_of(log_p.array), log_p.dims))
             out += [reduce(jnp, jnp.sum, part, variable.axes) for part in parts]
+        return out
+
+    def _spoiled(self, low: Tables, problem: Problem) -> list[Named]:
+        """NaN for particles in which a network gave NaN to draw ahead by."""
+        out = []
+        for variable in self.plan.ahead:
+            found = spoiled(low, variable)
+            if found is not None:
+                where, nan = found
+                ever = problem.possible(reduce(jnp, jnp.any, where, variable.axes))
+                out.append(apply(jnp, lambda w, n=nan: jnp.where(w, n, 0.0), ever))
         return out
 
     def _drawn_anyway(self, variable: RandomVariable) -> bool:

@@ -7,7 +7,7 @@ can be saved and restored.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ import numpy as np
 from nesymm.compiler.step import StepProgram
 from nesymm.compiler.types import Tensor
 from nesymm.errors import NesymmError
+from nesymm.filtering.blame import network_to_blame
 from nesymm.filtering.data import DataError, Wanted, prepare, wanted
 from nesymm.filtering.filter import Filter
 from nesymm.filtering.loop import dims_of, moment_of, past_tensors, widen
 from nesymm.filtering.result import Failure, FilterError
-from nesymm.filtering.state import State
+from nesymm.filtering.state import Outcome, State
 from nesymm.language.program import AtLast
 
 
@@ -111,24 +112,26 @@ class Stream:
         slices = self._slices(data or {})
         time = jnp.asarray(self.time)
         key = jax.random.fold_in(self._key, self.time)
-        bound = (self.parameters, self.networks)
-        if self.state is None:
-            outcome = self._first(self.settings.start(), slices, self._static, 0, key, bound)
-            state = self._settle(outcome.state, slices, bound)
-        else:
-            outcome = self._later(self.state, slices, self._static, time, key, bound)
-            state = widen(outcome.state, self._dims)
+
+        def advance(networks: Any) -> Outcome:
+            bound = (self.parameters, networks)
+            if self.state is None:
+                return self._first(self.settings.start(), slices, self._static, 0, key, bound)
+            return self._later(self.state, slices, self._static, time, key, bound)
+
+        outcome = advance(self.networks)
         broken = [
             Failure(int(b), self.time, str(self.engine.phases.later.flags[i]))
             for b, i in np.argwhere(np.asarray(outcome.flags))
         ]
         dead = np.flatnonzero(np.asarray(outcome.dead))
-        failed = broken or [
-            Failure(int(b), self.time, "nothing explains the evidence") for b in dead
-        ]
+        failed = broken or [self._failure(int(b), outcome, advance) for b in dead]
         if failed:
             raise FilterError(failed, None)  # type: ignore[arg-type]
-        self.state = state
+        if self.state is None:
+            self.state = self._settle(outcome.state, slices, (self.parameters, self.networks))
+        else:
+            self.state = widen(outcome.state, self._dims)
         self.time += 1
         probabilities: dict[str, np.ndarray] = {}
         for question in self.engine.questions:
@@ -144,6 +147,16 @@ class Stream:
             np.asarray(outcome.effective),
             probabilities,
         )
+
+    def _failure(self, sequence: int, outcome: Outcome, advance: Callable[[Any], Any]) -> Failure:
+        """Why a sequence died at this step."""
+        if not np.isnan(outcome.log_gain[sequence]):
+            return Failure(sequence, self.time, "nothing explains the evidence")
+        guilty = network_to_blame(
+            self.networks, lambda nets: bool(np.isnan(advance(nets).log_gain[sequence]))
+        )
+        source = f"the network {guilty}" if guilty else "a network or parameter"
+        return Failure(sequence, self.time, f"{source} gave NaN")
 
     def _settle(self, state: State, slices: Any, bound: Any) -> State:
         """Give the state the shape that it keeps."""

@@ -24,7 +24,7 @@ from nesymm.exact.lower import Lowering
 from nesymm.exact.named import Named, apply, expand, union
 from nesymm.filtering.dims import Choice, cells, choices
 from nesymm.filtering.disjunction import disjunction
-from nesymm.filtering.elimination import MAX_CELLS, Factor, TooLarge
+from nesymm.filtering.elimination import ROOM, Factor, Room
 from nesymm.filtering.state import saved
 
 # A condition over more joint values than this is given a name of its own.
@@ -277,10 +277,10 @@ class Tables(Lowering):
     and a factor that ties it to what it stands for: `factors` collects these.
     """
 
-    def __init__(self, world: World, real: Any, limit: int = MAX_CELLS):
+    def __init__(self, world: World, real: Any, room: Room = ROOM):
         super().__init__(jnp, world, real)
         self.world = world
-        self.limit = limit
+        self.room = room
         self.factors: list[Named] = []
         self.fixpoints: dict[int, list[Named]] = {}
 
@@ -312,8 +312,7 @@ class Tables(Lowering):
         return own
 
     def _check(self, dims: tuple) -> None:
-        if cells(dims) > self.limit:
-            raise TooLarge(choices(dims))
+        self.room.refuse(dims)
 
     def _connective(self, op: str, args: tuple[Named, ...]) -> Named:
         """and/or of many conditions, a few at a time."""
@@ -406,7 +405,7 @@ class Tables(Lowering):
             return self.fixpoints[id(system)]
         current = [Named(jnp.asarray(False)) for _ in system.definitions]
         for _ in system.definitions:
-            inner = Tables(self.world, self.real, self.limit)
+            inner = Tables(self.world, self.real, self.room)
             inner.factors = self.factors
             inner.fixpoints = {**self.fixpoints, id(system): current}
             current = [inner.value(d) for d in system.definitions]

@@ -375,10 +375,9 @@ class _Run:
 
     def estimates(self, data: Data, batch: int) -> Any:
         """What is estimated of a batch, as a function of its numbers."""
-        # The method is chosen from the whole data: below, only the numbers are those of a batch.
-        self.filter.engine(data.layout)
-        last = np.full(batch, data.layout.steps - 1)
-        layout = replace(data.layout, batch=batch, last=last)
+        # Only the numbers are those of the batch: any so many sequences have its layout.
+        layout = data.layout.first(batch)
+        layout = replace(layout, last=np.full(batch, layout.steps - 1))
 
         analytic = any(isinstance(t, ELBO) and t.kl == "analytic" for t in self.plan.terms)
 
