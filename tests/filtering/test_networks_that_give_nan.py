@@ -144,7 +144,9 @@ ASIDE = {
         pytest.param(Bootstrap(20), id="bootstrap", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("name", ASIDE)
+@pytest.mark.parametrize(
+    "name", ["finite", pytest.param("carried", marks=pytest.mark.slow), "infinite"]
+)
 def test_what_is_drawn_by_it_is_no_answer_though_nothing_seen_depends_on_it(
     name: str, method: Method
 ) -> None:
