@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from interruption import NESYMM
 from typer.testing import CliRunner, Result
 
 from nesymm.cli import app
@@ -305,7 +306,7 @@ def test_version() -> None:
 
 def process(*args: str, **more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "nesymm.cli", *args],
+        [*NESYMM, *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **more},

@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compilation import shared_compilation  # noqa: F401
+from interruption import NESYMM
 from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
@@ -263,7 +263,7 @@ def test_a_loss_that_is_not_finite_is_exit_code_3(
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     rainy(tmp_path, 100_000)
     child = subprocess.Popen(
-        [sys.executable, "-m", "nesymm.cli", "train", "config.toml", "--seed", "3"],
+        [*NESYMM, "train", "config.toml", "--seed", "3"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=tmp_path,

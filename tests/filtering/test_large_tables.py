@@ -19,6 +19,14 @@ q(A, B)@t :- x(A, B, V)@t, x(1, A, W)@t, W = V.
 observe(x(1, 2, V)@1, 2).
 query(x(A, 2, V)@1). query(q(2, 2)@1). query(x(1, B, V)@1).
 """
+# The same beside a state that has no exact belief in any case.
+WALK = """
+p(X)@0 ~ normal(0, 1).  p(X)@t ~ normal(Y, 1) :- p(Y)@(t-1).
+v(I, V)@t ~ uniform_int(0, 9) :- between(1, 8, I).
+alike@t :- v(I, V)@t, v(J, W)@t, I < J, (V + W * W) mod 53 =:= 7.
+up@t :- p(X)@t, X > 0, alike@t.
+observe(alike@t). query(up@t).
+"""
 PAIR = """
 x(V)@0 ~ uniform_int(0, 15).  x(V)@t ~ uniform_int(0, W) :- x(W)@(t-1).
 z(V) ~ uniform_int(0, 15).
@@ -47,6 +55,14 @@ def test_auto_goes_around_them() -> None:
     p = (1 / 3 + 1 / 4) / 4
     error = np.sqrt((1 - p) / (p * 1000))
     np.testing.assert_allclose(found.log_evidence, np.log(p), atol=4 * error)
+
+
+def test_auto_goes_around_those_given_a_particle() -> None:
+    step = nesymm.compile(WALK).step
+    engine, reason = Filter(step, Auto()).engine(prepare(step, {"alike": [[0, 0]]}, None, None))
+    assert describe(engine) == "bootstrap, 1,000 particles"
+    assert "p is normal" in reason
+    assert "given a particle: these finite variables" in reason
 
 
 def test_a_batch_counts() -> None:

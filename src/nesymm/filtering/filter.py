@@ -423,28 +423,28 @@ class Filter:
             if engine.draws > 1:
                 raise NesymmError("a static variable has infinitely many values")
             self._shapes(engine, sequences)
-        except TooLarge as error:
-            reason = f"exact inference does not apply: {error.cause}"
-            for method in (
-                RaoBlackwellised(particles=self.method.particles),
-                Bootstrap(particles=self.method.particles),
-            ):
-                particles = ParticleFilter(self.step, method, given, real, sequences.steps)
-                try:
-                    # What is too large for a table may be so given a particle, too.
-                    self._shapes(particles, sequences)
-                except TooLarge as another:
-                    reason += f"; and given a particle: {another.cause}"
-                    continue
-                return particles, reason
-            raise
+            return engine, "the belief over the state is small enough to be exact"
         except NesymmError as error:
-            method = RaoBlackwellised(particles=self.method.particles)
-            return (
-                ParticleFilter(self.step, method, given, real, sequences.steps),
-                f"exact inference does not apply: {error}",
-            )
-        return engine, "the belief over the state is small enough to be exact"
+            return self._with_particles(sequences, real, error)
+
+    def _with_particles(
+        self, sequences: Sequences, real: Any, inexact: NesymmError
+    ) -> tuple[ParticleFilter, str]:
+        """Rao-Blackwellised, unless its tables are too large even given a particle."""
+        assert isinstance(self.method, Auto)
+        count, given = self.method.particles, sequences.complete
+        refused = inexact if isinstance(inexact, TooLarge) else None
+        reason = f"exact inference does not apply: {refused.cause if refused else inexact}"
+        for method in (RaoBlackwellised(particles=count), Bootstrap(particles=count)):
+            engine = ParticleFilter(self.step, method, given, real, sequences.steps)
+            try:
+                self._shapes(engine, sequences)
+                return engine, reason
+            except TooLarge as error:
+                refused = refused or error
+                reason += f"; and given a particle: {error.cause}"
+        assert refused is not None
+        raise refused
 
     def _shapes(self, engine: Engine, sequences: Sequences) -> Any:
         """Trace without computing: tables that are too large show."""
