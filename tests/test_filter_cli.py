@@ -145,7 +145,9 @@ def test_later_evidence_changes_an_earlier_answer(ask) -> None:
 # ---------------------------------------------------------------- query: particles
 
 
-@pytest.mark.parametrize("method", ["rao-blackwellised", "bootstrap"])
+@pytest.mark.parametrize(
+    "method", ["rao-blackwellised", pytest.param("bootstrap", marks=pytest.mark.slow)]
+)
 def test_particles_have_standard_errors(ask, method: str) -> None:
     text = WEATHER + "observe(umbrella@1, true). observe(umbrella@3, false). query(rain@(0:3))."
     text += " query(rain@2)."

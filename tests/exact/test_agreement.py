@@ -278,6 +278,7 @@ def samples_agree(source: str, n: int = 4000) -> None:
                 assert abs(counts[value] / n - p) <= 4 * error + 1e-9, (name, value)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=6)
 @given(st.one_of(static_programs(), graphs()))
 def test_samples_have_the_right_frequencies(source: str) -> None:

@@ -271,7 +271,10 @@ BITES = Case(
 )
 
 
-@pytest.mark.parametrize("case", [HEARD, BITES], ids=["heard", "bites"])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(HEARD, id="heard"), pytest.param(BITES, id="bites", marks=pytest.mark.slow)],
+)
 def test_entities_alike(case: Case) -> None:
     exact_agrees(case, ExactForward())
     particles_agree(case, METHODS[0])

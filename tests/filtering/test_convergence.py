@@ -68,7 +68,9 @@ def test_exact_forward_is_the_forward_algorithm() -> None:
 SIZES = (64, 512, 4096)
 
 
-@pytest.mark.parametrize("kind", [RaoBlackwellised, Bootstrap])
+@pytest.mark.parametrize(
+    "kind", [RaoBlackwellised, pytest.param(Bootstrap, marks=pytest.mark.slow)]
+)
 def test_errors_fall_as_the_inverse_square_root(kind: Any) -> None:
     model = nesymm.compile(WEATHER)
     expected, evidence = forward(paper=False)
@@ -87,6 +89,7 @@ def rmse(errors: np.ndarray) -> float:
     return float(np.sqrt(np.mean(errors**2)))
 
 
+@pytest.mark.slow
 def test_the_recursion_of_the_paper_converges_elsewhere() -> None:
     model = nesymm.compile(WEATHER)
     exact, evidence = forward(paper=False)

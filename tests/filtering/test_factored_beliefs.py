@@ -18,6 +18,7 @@ from nesymm.filtering.methods import ExactForward
 RULES = Path(__file__).parents[2] / "examples" / "paper" / "discriminative.nsl"
 
 
+@pytest.mark.slow
 def test_observed_hits_part_health_from_the_enemy() -> None:
     """docs/inference.md: ten steps on a 10×10 grid take 100 + 41 numbers."""
     model = nesymm.compile(RULES.read_text(), networks={"policy": lambda *_: jnp.zeros(8)})

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import nesymm
 from nesymm.training import fit
@@ -45,6 +46,7 @@ def simulate(n: int, seed: int) -> np.ndarray:
     return out
 
 
+@pytest.mark.slow
 def test_both_reach_the_same_log_likelihood() -> None:
     """Both to convergence, from the same data and initialisation: dynamax by EM."""
     seen = simulate(60, seed=0)

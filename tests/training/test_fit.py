@@ -58,6 +58,7 @@ def paired(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     return float(np.mean(a - b)), float(np.std(a - b, ddof=1) / np.sqrt(len(a)))
 
 
+@pytest.mark.slow
 def test_both_engines_learn_the_same() -> None:
     data = simulate(400, 10, seed=0)
     test = {"o": simulate(400, 10, seed=1)["o"]}
