@@ -19,7 +19,7 @@ from nesymm.compiler.runtime import atom_text
 from nesymm.errors import Diagnostic, ProgramError, Span
 
 if TYPE_CHECKING:
-    from nesymm.compiler.engine import Table
+    from nesymm.compiler.tabling import Table
 
 Dependencies = dict[Expr, bool]  # atom -> whether it is needed to be false
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from nesymm.compiler.algebra import const
+from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import Expr
-from nesymm.compiler.random import Along, Owner, Variables
+from nesymm.compiler.identity import Along, Owner
+from nesymm.compiler.random import Variables
 from nesymm.compiler.runtime import key_of
 from nesymm.compiler.types import domain
+from nesymm.language.program import CheckedProgram
 
 # An element's place in its array, per axis: an index, or an axis of the element's own.
 Place = list[Expr | Along]
@@ -58,6 +61,16 @@ def divided(variables: Variables) -> Iterator[Owner]:
             yield variables.owner[arrays[0]]
 
 
+def refuse_parts(owner: Owner, program: CheckedProgram) -> NoReturn:
+    """Nothing holds all parts of an array, so it cannot be seen that they overlap."""
+    fail(
+        "E318",
+        f"the random choices of {owner.pred} are used in parts that overlap, and not as a whole",
+        program.clauses[owner.clause].span,
+        "bind its keys in the body of this clause, for example by `between(1, 3, X)`",
+    )
+
+
 def _element_of(variables: Variables, name: str, array: str) -> Place | None:
     mine, theirs = variables.owner[name].keys, variables.owner[array].keys
     if len(mine) != len(theirs) or mine == theirs:
@@ -94,4 +107,4 @@ def _possible_keys(variables: Variables, name: str) -> list[set[Any]]:
     ]
 
 
-__all__ = ["Place", "Placed", "divided", "place"]
+__all__ = ["Place", "Placed", "divided", "place", "refuse_parts"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from nesymm.compiler.algebra import and_, axis_value, conjuncts, const, eq, not_, or_
 from nesymm.compiler.axes import any_, substitute
@@ -35,7 +35,6 @@ from nesymm.compiler.cycles import break_cycles
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.compiler.lists import refuse_order, unfold
 from nesymm.compiler.merge import align, merge
-from nesymm.compiler.order import Order
 from nesymm.compiler.runtime import (
     Compound,
     CondList,
@@ -59,6 +58,7 @@ from nesymm.compiler.runtime import (
 )
 from nesymm.compiler.summary import certain
 from nesymm.compiler.tables import lookup_facts
+from nesymm.compiler.tabling import Answer, Host, Split, State, Table
 from nesymm.compiler.types import Enum, Int, is_finite
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.builtins import FUNCTIONS, PREDICATES
@@ -74,137 +74,6 @@ MAX_EXPANSION = 400
 
 # The goals that need to know the items of a list, and not their order.
 ORDERLESS = frozenset({"sort", "msort", "sum_list", "sumlist", "max_list", "min_list"})
-
-
-class Split(Exception):
-    """An axis met something that needs its values one by one: enumerate it at its source."""
-
-    def __init__(self, sites: Iterable[str]):
-        self.sites = frozenset(sites)
-
-
-class Host(Protocol):
-    """What the engine asks of its surroundings."""
-
-    def builtin(self, lit: BuiltinLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
-
-    def read_state(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
-
-    def read_input(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None: ...
-
-    def draw(
-        self, lit: DrawLit, answer: Answer, index: int, siblings: list[Answer]
-    ) -> Iterable[tuple[tuple, Expr]]: ...
-
-    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr: ...
-
-    def collect(
-        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
-    ) -> Iterable[tuple[Env, Expr]]: ...
-
-    def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis: ...
-
-    def sites_of(self, axes: Iterable[Axis]) -> set[str]: ...
-
-    def has_axes(self) -> bool: ...
-
-    def conflict(self, pred: Pred, condition: Expr, span: Span | None) -> None: ...
-
-    def evaluate(self, term: Any, span: Span | None, timed: bool) -> Any: ...
-
-
-class Answer:
-    """One row of a table. `derivations` while the table is open, `condition` afterwards."""
-
-    __slots__ = ("condition", "derivations", "index", "reference", "span", "terms")
-
-    def __init__(self, terms: tuple, condition: Expr, span: Span | None):
-        self.terms = terms
-        self.derivations = [condition]
-        self.condition = condition
-        self.reference: Expr | None = None
-        self.span = span
-        self.index = 0
-
-
-class Table:
-    __slots__ = (
-        "answers",
-        "args",
-        "bag",
-        "complete",
-        "consumers",
-        "final",
-        "given",
-        "growth",
-        "largest",
-        "low",
-        "negations",
-        "number",
-        "order",
-        "ordered",
-        "pred",
-        "recursive",
-        "span",
-        "symbolic_depth",
-        "waiting",
-    )
-
-    def __init__(self, pred: Pred, args: tuple, number: int, span: Span | None):
-        self.pred = pred
-        self.args = args
-        # Answers to be collected are counted as often as they are proved.
-        self.bag = pred.name.startswith("$all")
-        # Whether ProbLog has the answers in the same order.
-        self.ordered = True
-        self.order = Order() if self.bag else None
-        self.number = number
-        self.low = number
-        self.span = span
-        self.answers: dict[Any, Answer] = {}
-        self.final: list[Answer] = []
-        self.complete = False
-        self.recursive = False
-        self.consumers: list[State] = []
-        self.waiting: State | None = None
-        self.negations: list[tuple[Expr, State]] = []
-        self.given = frozenset(axes_of(args))
-        self.symbolic_depth = 0
-        self.largest = 0
-        self.growth = 0
-
-    def name(self) -> str:
-        return atom_text(self.pred.name, self.args)
-
-
-class State:
-    """A derivation under way: the literals still to prove, bindings, condition."""
-
-    __slots__ = ("alone", "body", "condition", "depth", "env", "rule", "table")
-
-    def __init__(
-        self,
-        table: Table,
-        rule: Resolvent,
-        body: tuple[Lit, ...],
-        env: Env,
-        condition: Expr,
-        depth: int = 0,
-    ):
-        self.table = table
-        self.rule = rule
-        self.body = body
-        self.env = env
-        self.condition = condition
-        self.depth = depth
-        # Whether one literal leads to the next: there never was another beside it.
-        self.alone = len(body) < 2
-
-    def then(self, body: tuple[Lit, ...], env: Env, condition: Expr, deeper: int = 0) -> State:
-        """The same derivation, further on."""
-        new = State(self.table, self.rule, body, env, condition, self.depth + deeper)
-        new.alone = new.alone and self.alone
-        return new
 
 
 class Engine:

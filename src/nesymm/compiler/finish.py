@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 from nesymm.compiler.axes import rebuild
 from nesymm.compiler.clusters import find_clusters
-from nesymm.compiler.elements import divided, place
+from nesymm.compiler.elements import divided, place, refuse_parts
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import Expr, System, make, postorder, rewrite
-from nesymm.compiler.random import Along, Owner, Variables
+from nesymm.compiler.identity import Along
+from nesymm.compiler.random import Variables
 from nesymm.compiler.step import (
     Branch,
     Flag,
@@ -94,16 +95,6 @@ def _share_elements(step: StepProgram, variables: Variables) -> StepProgram:
 
 def _has_derivations(variables: Variables, clause: int) -> bool:
     return any(o.clause == clause and o.derivation for o in variables.owner.values())
-
-
-def refuse_parts(owner: Owner, program: CheckedProgram) -> NoReturn:
-    """Nothing holds all parts of an array, so it cannot be seen that they overlap."""
-    fail(
-        "E318",
-        f"the random choices of {owner.pred} are used in parts that overlap, and not as a whole",
-        program.clauses[owner.clause].span,
-        "bind its keys in the body of this clause, for example by `between(1, 3, X)`",
-    )
 
 
 def map_expressions(
@@ -323,4 +314,4 @@ def _check_continuous_evidence(step: StepProgram) -> None:
                     )
 
 
-__all__ = ["Iterable", "finish", "map_expressions", "refuse_parts"]
+__all__ = ["finish", "map_expressions"]

@@ -27,13 +27,14 @@ from nesymm.compiler.clauses import (
     compile_clauses,
     looks_back,
 )
-from nesymm.compiler.elements import divided
-from nesymm.compiler.engine import Answer, Engine, Split
+from nesymm.compiler.elements import divided, refuse_parts
+from nesymm.compiler.engine import Engine
 from nesymm.compiler.evaluate import Evaluator, fail
 from nesymm.compiler.expr import FALSE, TIME, TRUE, Axis, Expr, make
-from nesymm.compiler.finish import finish, refuse_parts
+from nesymm.compiler.finish import finish
+from nesymm.compiler.identity import Along, Owner, distinct
 from nesymm.compiler.merge import agree
-from nesymm.compiler.random import Along, Owner, Variables, distinct
+from nesymm.compiler.random import Variables
 from nesymm.compiler.runtime import (
     Env,
     NeedsUnfolding,
@@ -62,6 +63,7 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
+from nesymm.compiler.tabling import Answer, Split
 from nesymm.compiler.types import BOOL, Enum, Int, Real, Tensor, Type, is_finite
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span

@@ -31,7 +31,7 @@ from nesymm.compiler.types import Enum, Int, Real, Tensor, contains, is_finite, 
 from nesymm.errors import Diagnostic, ProgramError
 
 if TYPE_CHECKING:
-    from nesymm.compiler.engine import Answer, Host, Table
+    from nesymm.compiler.tabling import Answer, Host, Table
 
 
 def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:
@@ -177,7 +177,7 @@ def _merge_group(
     terms = list(group[0].terms)
     for i in values:
         terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
-    from nesymm.compiler.engine import Answer
+    from nesymm.compiler.tabling import Answer
 
     merged = Answer(tuple(terms), or_(*(a.condition for a in group)), group[0].span)
     for axis in merged.condition.axes - axes_of(merged.terms) - table.given:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,13 @@ from nesymm.compiler.axes import case, lookup, substitute
 from nesymm.compiler.clauses import ChoiceLit, DrawLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, Table, leaves, make
+from nesymm.compiler.identity import Along, Identity, Owner, distinct, identify
 from nesymm.compiler.matrices import cholesky, is_symmetric
 from nesymm.compiler.runtime import (
     Compound,
     Env,
     as_expr,
     atom_text,
-    axes_of,
     compile_term,
     has_symbol,
     is_ground,
@@ -47,76 +47,16 @@ from nesymm.compiler.runtime import (
     symbols,
 )
 from nesymm.compiler.step import Param, RandomVariable
-from nesymm.compiler.types import BOOL, Bool, Enum, Int, Real, Tensor, Type, contains, join
+from nesymm.compiler.types import BOOL, Int, Real, Tensor, Type, contains, join
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Span
 from nesymm.language.program import Atom, Clause, Pred, Rule
 from nesymm.language.values import heads
 
 if TYPE_CHECKING:
-    from nesymm.compiler.engine import Answer
     from nesymm.compiler.evaluate import Evaluator
     from nesymm.compiler.ground import Grounder
-
-
-@dataclass(frozen=True, slots=True)
-class Along:
-    """A key that runs along an axis of its variable: the number of that axis."""
-
-    axis: int
-
-
-@dataclass
-class Identity:
-    """Which random variable: its keys (constants, or `Along` an axis), and the axes."""
-
-    keys: tuple
-    axes: tuple[Axis, ...]
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Where a random variable comes from."""
-
-    pred: Pred
-    keys: tuple
-    clause: int
-    derivation: int
-
-
-def distinct(names: Iterable[str]) -> list[str]:
-    """The same names, numbered where one comes back. Axes that are alike then have the
-    same name in all variables and slots, and what is computed along them is shared."""
-    out: list[str] = []
-    for name in names:
-        out.append(name if name not in out else f"{name}{len(out)}")
-    return out
-
-
-def identify(bindings: Iterable[Any], names: Iterable[str]) -> Identity:
-    """The identity that bindings give: constants and axes count, other symbols are
-    determined by them and do not."""
-    keys: list[Any] = []
-    axes: list[Axis] = []
-    axis_names: list[str] = []
-
-    def number(axis: Axis, name: str) -> int:
-        if axis not in axes:
-            axes.append(axis)
-            axis_names.append(name)
-        return axes.index(axis)
-
-    for name, term in zip(names, bindings, strict=True):
-        if isinstance(term, Expr):
-            if term.op == "axis":
-                keys.append(Along(number(term.data, name)))
-        elif not has_symbol(term):
-            keys.append(term)
-        else:
-            for axis in sorted(axes_of((term,)), key=lambda a: a.name):
-                number(axis, name)
-    return Identity(tuple(keys), tuple(axes), tuple(axis_names))
+    from nesymm.compiler.tabling import Answer
 
 
 class Variables:
@@ -818,4 +758,4 @@ def _same(a: Identity, b: Identity) -> bool:
     return key_of(a.keys) == key_of(b.keys) and a.axes == b.axes
 
 
-__all__ = ["Along", "Bool", "Enum", "Identity", "Variables", "identify"]
+__all__ = ["Variables"]

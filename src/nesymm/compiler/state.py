@@ -20,8 +20,8 @@ from nesymm.compiler.axes import any_, case, reduce_, substitute
 from nesymm.compiler.clauses import CallLit
 from nesymm.compiler.evaluate import fail
 from nesymm.compiler.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.compiler.identity import distinct
 from nesymm.compiler.merge import agree
-from nesymm.compiler.random import distinct
 from nesymm.compiler.runtime import (
     Compound,
     Env,
@@ -55,8 +55,8 @@ from nesymm.errors import Span
 from nesymm.language.program import Pred
 
 if TYPE_CHECKING:
-    from nesymm.compiler.engine import Answer
     from nesymm.compiler.ground import Grounder
+    from nesymm.compiler.tabling import Answer
 
 
 @dataclass(frozen=True, slots=True)
