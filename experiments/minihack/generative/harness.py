@@ -45,7 +45,7 @@ from nesymm.errors import NesymmError
 FOLDER = Path(__file__).parent
 METHODS = ("nesymm", "nesymm-sampled", "deep-hmm", "transformer")
 STEPS = {"nesymm": 3000, "nesymm-sampled": 3000, "deep-hmm": 3000, "transformer": 10_000}
-LONGER = {("nesymm", 10): 6000}  # where the stairs are is learned last, and there are more places
+LONGER = {("nesymm", 10): 4000}  # where the stairs are is learned last, and there are more places
 RATES = {"nesymm": 0.01, "nesymm-sampled": 0.01, "deep-hmm": 0.01, "transformer": 0.001}
 SMALL = 4  # pixels along a cell
 

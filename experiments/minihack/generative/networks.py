@@ -15,7 +15,10 @@ import jax.numpy as jnp
 
 CONTRAST = 10.0  # the agent differs little from the floor
 SHARP = 4
-LEAST_SCALE = -9.0  # before softplus; a scale of zero has no density
+# Of the codes. While pictures are noisy, what they say of a room is worth less than it costs to
+# say; a code that were free to say nothing would do so, and a decoder that has learned to do
+# without it never asks again.
+SCALES = (0.01, 0.1)
 
 
 @dataclass(frozen=True)
@@ -43,33 +46,50 @@ def in_32_bits(networks: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, networks)
 
 
-class Reader(eqx.Module):
-    """From a picture [3, size, size] to `outputs` numbers: each cell by itself, then all.
+def watch(scene: Scene) -> int:
+    """How many pixels along a cell are looked at; more would tell no more."""
+    return min(scene.pixels, SHARP)
 
-    It looks at what is different from `usual`, the mean of the first pictures, no closer than
-    `SHARP` pixels along a cell: more would tell it nothing, and a step of learning would change
-    what it says of a cell by as many times more.
+
+def news(picture: Any, usual: jax.Array, scene: Scene) -> jax.Array:
+    """What of a picture [3, size, size] is different from `usual`, the mean of the first pictures.
+
+    No closer than `watch` says: a step of learning would change what is said of a cell by as many
+    times more.
     """
+    different = CONTRAST * (jnp.asarray(picture, usual.dtype) - jax.lax.stop_gradient(usual))
+    size, blur = scene.side * watch(scene), scene.pixels // watch(scene)
+    return different.reshape(3, size, blur, size, blur).mean(axis=(2, 4))
+
+
+class Reader(eqx.Module):
+    """From a picture [3, size, size] to `outputs` numbers: each cell by itself, then all."""
 
     usual: jax.Array
     cells: eqx.nn.Conv2d
     head: eqx.nn.Linear
-    blur: int = eqx.field(static=True)  # pixels along one that is looked at
+    scene: Scene = eqx.field(static=True)
 
-    def __init__(self, scene: Scene, usual: Any, outputs: int, width: int = 16, *, key: Any):
+    def __init__(
+        self,
+        scene: Scene,
+        usual: Any,
+        outputs: int,
+        width: int = 16,
+        bias: bool = True,
+        *,
+        key: Any,
+    ):
         first, second = jax.random.split(key)
-        p = min(scene.pixels, SHARP)
+        p = watch(scene)
         self.usual = jnp.asarray(usual)
-        self.blur = scene.pixels // p
-        self.cells = eqx.nn.Conv2d(3, width, p, stride=p, key=first)
+        self.cells = eqx.nn.Conv2d(3, width, p, stride=p, use_bias=bias, key=first)
         self.head = eqx.nn.Linear(width * scene.side**2, outputs, key=second)
+        self.scene = scene
 
     def __call__(self, picture: Any) -> Any:
-        picture = jnp.asarray(picture, self.usual.dtype)
-        news = CONTRAST * (picture - jax.lax.stop_gradient(self.usual))
-        size = news.shape[-1] // self.blur
-        seen = news.reshape(3, size, self.blur, size, self.blur).mean(axis=(2, 4))
-        return self.head(jnp.ravel(jax.nn.silu(self.cells(seen))))
+        seen = self.cells(news(picture, self.usual, self.scene))
+        return self.head(jnp.ravel(jax.nn.silu(seen)))
 
 
 class Detector(eqx.Module):
@@ -79,7 +99,7 @@ class Detector(eqx.Module):
     rows: int = eqx.field(static=True)
 
     def __init__(self, rows: int, scene: Scene, usual: Any, *, key: Any):
-        reader = Reader(scene, usual, rows * rows, key=key)
+        reader = Reader(scene, usual, rows * rows, bias=False, key=key)
         head = (reader.head.weight, reader.head.bias)
         self.reader = eqx.tree_at(
             lambda r: (r.head.weight, r.head.bias), reader, [jnp.zeros_like(x) for x in head]
@@ -91,24 +111,50 @@ class Detector(eqx.Module):
 
 
 class Encoder(eqx.Module):
-    """Mean and scale (before softplus) of number `k`, from 1, that describes a picture."""
+    """Mean and scale (before softplus) of number `k`, from 1, that describes a picture.
 
-    reader: Reader
+    It says where things are: each of `width` filters looks at all cells, and its place is the mean
+    of their places, weighted by how much it finds there. So a thing that is moved by a cell moves
+    the numbers by a little, and a decoder can learn of many rooms from a few.
+    """
 
-    def __init__(self, scene: Scene, usual: Any, *, key: Any):
-        reader = Reader(scene, usual, 4, width=32, key=key)
-        # The scales begin small and the means far apart: what is drowned in noise is not learned
-        # to be read.
-        means, scales = jnp.array([1, 1, 0, 0]), jnp.array([0, 0, 1, 1])
-        self.reader = eqx.tree_at(
-            lambda r: (r.head.weight, r.head.bias),
-            reader,
-            (reader.head.weight * (1 + 2 * means)[:, None], reader.head.bias - 3 * scales),
-        )
+    usual: jax.Array
+    cells: eqx.nn.Conv2d
+    head: eqx.nn.Linear
+    scene: Scene = eqx.field(static=True)
+
+    def __init__(self, scene: Scene, usual: Any, width: int = 32, *, key: Any):
+        first, second = jax.random.split(key)
+        p = watch(scene)
+        self.usual = jnp.asarray(usual)
+        # Without a bias: where nothing is new, nothing is found, and nothing is learned.
+        self.cells = eqx.nn.Conv2d(3, width, p, stride=p, use_bias=False, key=first)
+        # The means begin far apart: what is drowned in noise is not learned to be read.
+        head = eqx.nn.Linear(2 * width, 4, key=second)
+        larger = jnp.array([3, 3, 1, 1])[:, None]
+        self.head = eqx.tree_at(lambda h: h.weight, head, head.weight * larger)
+        self.scene = scene
 
     def __call__(self, picture: Any, k: int) -> Any:
-        mean, scale = self.reader(picture).reshape(2, 2)[:, k - 1]
-        return jnp.stack([mean, jnp.logaddexp(scale, LEAST_SCALE)])
+        found = self.cells(news(picture, self.usual, self.scene))
+        share = jax.nn.softmax(found.reshape(len(found), -1)).reshape(found.shape)
+        place = places(self.scene.side, found.dtype)
+        where = jnp.concatenate([share.sum(axis=2) @ place, share.sum(axis=1) @ place])
+        mean, scale = self.head(where).reshape(2, 2)[:, k - 1]
+        return jnp.stack([mean, _inverse_softplus(_between(scale, *SCALES))])
+
+
+def places(side: int, dtype: Any) -> jax.Array:
+    """Rows, or columns, of a picture from its middle, about as far apart as codes are."""
+    return jnp.linspace(-1.7, 1.7, side, dtype=dtype)
+
+
+def _between(x: Any, least: float, most: float) -> Any:
+    return least * (most / least) ** jax.nn.sigmoid(x)
+
+
+def _inverse_softplus(x: Any) -> Any:
+    return jnp.log(jnp.expm1(x))
 
 
 class Tiles(eqx.Module):
@@ -167,8 +213,7 @@ class Decoder(eqx.Module):
         agent = jax.lax.dynamic_slice(self.agent, corner, (features, side, side))
         # The program may compute in 64 bits; drawing needs no more than the weights have.
         code = jnp.stack([b1, b2]).astype(agent.dtype)
-        # From the middle of the picture, about as far apart as codes are.
-        place = jnp.linspace(-1.7, 1.7, side, dtype=agent.dtype)
+        place = places(side, agent.dtype)
 
         def thing(y: Any, x: Any) -> Any:
             return self.things(jnp.stack([*code, y, x]))
