@@ -68,7 +68,7 @@ def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
     axes = figure.subplots(2, 1, sharex=True)
     records = {n: records[n] for n in sorted(records, key=_rank)}
     places = np.arange(len(SETTINGS))
-    for ax, metric in zip(axes, results.METRICS, strict=True):
+    for ax, metric in zip(axes, results.IN_PAPER, strict=True):
         _panel(ax, metric, records, part)
         for edge in places[:-1] + 0.5:
             ax.axvline(edge, color="#eeeeee")
@@ -83,7 +83,7 @@ def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
 def _panel(ax: Any, metric: str, records: dict[str, Any], part: str) -> None:
     """One metric by setting: the methods side by side, each with its standard error."""
     offsets = iter(np.linspace(-0.3, 0.3, len(results.PAPER) + len(records)))
-    column = list(results.METRICS).index(metric)
+    column = list(results.IN_PAPER).index(metric)
     for name, told in results.PAPER.items():
         xs = [SETTINGS.index(setting) for setting in told] + next(offsets)
         ys = [numbers[column] for numbers in told.values()]
@@ -99,7 +99,7 @@ def _panel(ax: Any, metric: str, records: dict[str, Any], part: str) -> None:
         colour = COLOURS[name.removesuffix(WEIGHTED)]
         fill = "white" if name.endswith(WEIGHTED) else colour
         ax.errorbar(xs, ys, errors, fmt="o", color=colour, mfc=fill, ms=5, capsize=2, label=name)
-    ax.set_ylabel(results.METRICS[metric][0])
+    ax.set_ylabel(results.IN_PAPER[metric][0])
     ax.grid(axis="y", color="#dddddd")
     ax.set_axisbelow(True)
 

@@ -46,7 +46,13 @@ PAPER: dict[str, dict[Setting, tuple[float, float]]] = {
     ),
 }  # fmt: skip
 
-METRICS = {"balanced_accuracy": ("Balanced accuracy (%)", 2), "f1": ("F1", 3)}
+# What a table is called, and its digits.
+IN_PAPER = {"balanced_accuracy": ("Balanced accuracy (%)", 2), "f1": ("F1", 3)}
+METRICS = {
+    **IN_PAPER,
+    "own_bar": ("Balanced accuracy (%) where the mean of a method's probabilities is its bar", 2),
+    "ranking": ("Pairs in which one who dies is given more than one who survives (%)", 2),
+}
 FURTHER = "further"
 PARTS = {
     "test": "1,000 trajectories per setting, as in the paper",
@@ -123,7 +129,7 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     for part, about in PARTS.items():
         if not measured(records, part):
             continue
-        for metric in METRICS:
+        for metric in IN_PAPER if part == FURTHER else METRICS:
             text += [f"## {METRICS[metric][0]}, {about}", "", *_table(records, part, metric), ""]
     return "\n".join([*text, "## Cost", "", *_costs(records)]) + "\n"
 
@@ -142,11 +148,12 @@ def _settings(part: str) -> tuple[Setting, ...]:
 def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[str]:
     digits = METRICS[metric][1]
     column = list(METRICS).index(metric)
-    heads = ["N", "T", "E", *(f"{m} (paper)" for m in PAPER), *records]
+    papers = PAPER if metric in IN_PAPER else {}
+    heads = ["N", "T", "E", *(f"{m} (paper)" for m in papers), *records]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
     for setting in _settings(part):
         cells = [str(x) for x in setting]
-        for paper in PAPER.values():
+        for paper in papers.values():
             cells.append(f"{paper[setting][column]:.2f}" if setting in paper else "–")
         for record in records.values():
             values = over_seeds(record, set_name(setting, part), metric)

@@ -15,15 +15,17 @@ import pytest
 
 from experiments.minihack.game import EAST, MOVES, SOUTH, Game
 from experiments.minihack.generative import data as pictures
-from experiments.minihack.generative import unrolled
+from experiments.minihack.generative import harness, obedience, unrolled
 from experiments.minihack.generative.__main__ import main
 from experiments.minihack.generative.constraints import Constraint, obeys, right_part
 from experiments.minihack.generative.data import GRIDS, SPLITS, load, render, shrink
 from experiments.minihack.generative.metrics import accuracies, reconstruction_error
-from experiments.minihack.generative.networks import Scene
+from experiments.minihack.generative.networks import SCALES, Encoder, Scene
 from experiments.minihack.generative.programs import EXACT, ProgramMethod, positions
+from experiments.minihack.generative.tables import read_all, tables
 from experiments.minihack.generative.training import Plan, networks_of, train, usual_picture
 from experiments.minihack.generative.transformer import Transformer
+from experiments.minihack.results import mean_and_error
 from nesymm.errors import NesymmError
 
 SCENE = Scene(5, 1)
@@ -170,14 +172,6 @@ def test_training_makes_the_loss_smaller_and_can_be_spread(
         train(method, data, replace(plan, batch=8), file, tell=quiet.append)
 
 
-def test_generated_walks_obey_the_rules(method: ProgramMethod) -> None:
-    data = load("N5test").first(8)
-    networks = method.init(jax.random.key(0), usual_picture(data, 1))
-    found = method.generate(networks, data.frames(1)[:, 0], data.actions)
-    for path, actions in zip(positions(found), data.actions, strict=True):
-        assert obeys(path, actions, 5, Constraint())
-
-
 @pytest.mark.slow
 def test_chosen_actions_obey_new_constraints(method: ProgramMethod) -> None:
     data = load("N5test").first(8)
@@ -191,6 +185,25 @@ def test_chosen_actions_obey_new_constraints(method: ProgramMethod) -> None:
         assert obeys(path, actions, 5, constraint)
 
 
+def test_obedience_is_counted(method: ProgramMethod, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load("N5test").first(8)
+    networks = method.init(jax.random.key(0), usual_picture(data, 1))
+
+    def judge(frames: np.ndarray) -> np.ndarray:
+        return np.zeros((*frames.shape[:2], 2), int)  # in the wall, where nobody is
+
+    monkeypatch.setattr(obedience, "cases", lambda grid: [obedience.Case("rules", Constraint())])
+    told = obedience.check(method, networks, data, judge, lambda _: None, size=4)
+    assert told == [{"constraint": "rules", "n": 8, "obey": 8, "drawn_accuracy": 0.0}]
+
+
+def test_sequences_that_begin_in_a_wall_are_left_out() -> None:
+    data = load("N5test")
+    some = obedience.allowed(data, right_part(5, 3))
+    assert 0 < len(some) < len(data)
+    assert some.agent[:, 0, 1].max() == 3
+
+
 def test_the_judge_is_strict() -> None:
     walk = np.array([[1, 1], [1, 2], [2, 2]])
     assert obeys(walk, np.array([EAST, SOUTH]), 5, Constraint(never_twice=True, visit=(1, 2)))
@@ -200,6 +213,29 @@ def test_the_judge_is_strict() -> None:
     stays = np.array([[1, 1], [1, 1]])
     assert obeys(stays, np.array([EAST]), 5, right_part(5, 1))
     assert not obeys(stays, np.array([EAST]), 5, replace(right_part(5, 1), never_twice=True))
+
+
+# ---------------------------------------------------------------- networks
+
+
+def test_the_code_follows_a_thing_and_its_scales_are_bounded() -> None:
+    scene, usual = Scene(5, 4), np.zeros((3, 28, 28), np.float32)
+    encoder = Encoder(scene, usual, key=jax.random.key(0))
+    thing = jax.random.uniform(jax.random.key(1), (3, 4, 4))
+
+    def codes(weight: float) -> np.ndarray:
+        larger = eqx.tree_at(lambda e: e.head.weight, encoder, weight * encoder.head.weight)
+        pictures = [jnp.asarray(usual).at[:, 4 * y : 4 * y + 4, 12:16].set(thing) for y in range(7)]
+        return np.array([[larger(p, k) for k in (1, 2)] for p in pictures])
+
+    means = codes(1.0)[..., 0]
+    steps = np.diff(means, axis=0)  # one row further down each
+    np.testing.assert_allclose(steps, np.broadcast_to(steps[0], steps.shape), rtol=1e-3)
+    assert np.abs(steps).min() > 1e-3
+    for weight in (-1e4, 1e4):
+        scales = np.asarray(jax.nn.softplus(codes(weight)[..., 1]))
+        assert scales.min() >= 0.999 * SCALES[0]
+        assert scales.max() <= 1.001 * SCALES[1]
 
 
 # ---------------------------------------------------------------- baselines
@@ -243,3 +279,42 @@ def test_run_and_evaluate_print_json(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert record["seeds"]["3"] == trained
     assert main(["evaluate", *common, "--seed", "9"]) == 2
     assert "use `run` first" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- records
+
+FOLDER = Path(harness.__file__).parent
+RECORDS = read_all(FOLDER / "results")
+
+
+def test_the_shipped_tables_are_those_of_the_records() -> None:
+    assert (FOLDER / "results" / "tables.md").read_text() == tables(RECORDS)
+
+
+@pytest.mark.parametrize("stem", ["N5-16px-nesymm", "N10-8px-nesymm"])
+def test_every_seed_draws_the_agent_in_its_place(stem: str) -> None:
+    runs = RECORDS[stem]["seeds"].values()
+    assert len(runs) == 5
+    assert min(r["accuracy"] for r in runs) >= 99.5
+    assert max(r["error"] for r in runs) < 2
+
+
+def test_the_page_says_what_is_on_record() -> None:
+    page = (FOLDER.parent / "README.md").read_text()
+    for stem, record in RECORDS.items():
+        grid, _, method = stem.split("-", 2)
+        runs = list(record["seeds"].values())
+
+        def told(name: str, digits: int, runs: list[dict[str, float]] = runs) -> str:
+            mean, error = mean_and_error(np.array([r[name] for r in runs]))
+            return f"{mean:.{digits}f}" + (f" ± {error:.{digits}f}" if len(runs) > 1 else "")
+
+        cells = [grid[1:], method, str(len(runs)), told("error", 2), told("accuracy", 2)]
+        cells += [told("sequence_accuracy", 1), f"{record['train_seconds_all_seeds']:.0f} s"]
+        assert "| " + " | ".join(cells) + " |" in page
+
+
+def test_all_generated_trajectories_obey() -> None:
+    found = json.loads((FOLDER / "results" / "obedience-N5.json").read_text())["constraints"]
+    assert [row["constraint"] for row in found] == [case.name for case in obedience.cases(5)]
+    assert all(row["obey"] == row["n"] > 500 for row in found)

@@ -3,6 +3,7 @@
 python -m experiments.minihack.generative run [--grid 5] [--methods …] [--seeds 0-4] [--steps …]
 python -m experiments.minihack.generative evaluate [--grid 5] [--method nesymm] [--data FILE.npz]
 python -m experiments.minihack.generative figures [--grid 5] --out out
+python -m experiments.minihack.generative obedience [--grid 5] --out out
 python -m experiments.minihack.generative horizon --out out
 """
 
@@ -52,6 +53,11 @@ def command_line() -> argparse.ArgumentParser:
     figures.add_argument("--seed", type=int, default=0, help="which weights")
     figures.add_argument("--out", type=Path, default=Path("out"))
 
+    obedience = command("obedience", "count generated trajectories that obey; prints JSON")
+    obedience.add_argument("--seed", type=int, default=0, help="which weights")
+    obedience.add_argument("--test", type=int, help="that many sequences only")
+    obedience.add_argument("--out", type=Path, default=Path("out"))
+
     horizon = commands.add_parser("horizon", help="the cost of the unrolled model and the filter")
     horizon.add_argument("--grid", type=int, default=3)
     horizon.add_argument("--longest", type=int, default=9, help="of the unrolled model")
@@ -65,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         "run": harness.run,
         "evaluate": harness.evaluate,
         "figures": harness.figures,
+        "obedience": harness.obedience,
         "horizon": harness.horizon,
     }
     try:

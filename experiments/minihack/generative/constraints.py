@@ -8,6 +8,9 @@ import numpy as np
 
 import nesymm
 from experiments.minihack.game import MOVES
+from experiments.minihack.generative.programs import EXACT
+from nesymm.filtering.methods import Method as Inference
+from nesymm.filtering.methods import RaoBlackwellised
 
 Cell = tuple[int, int]
 
@@ -40,8 +43,13 @@ class Constraint:
             ]
         return "\n".join(lines) + "\n"
 
+    @property
+    def inference(self) -> Inference:
+        """The cells that were stepped on are too many sets for an exact belief."""
+        return RaoBlackwellised() if self.never_twice else EXACT
+
     def added_to(self, model: nesymm.Model) -> nesymm.Model:
-        return model.extend(self.text(), name="constraint.nsl")
+        return model if self == Constraint() else model.extend(self.text(), name="constraint.nsl")
 
 
 def right_part(grid: int, column: int) -> Constraint:

@@ -75,7 +75,11 @@ class Dataset:
 
     def first(self, count: int) -> Dataset:
         """The first `count` sequences."""
-        return Dataset(self.cells[:count], self.tiles, self.actions[:count], self.agent[:count])
+        return self.take(slice(count))
+
+    def take(self, rows: slice | np.ndarray) -> Dataset:
+        """Some of the sequences."""
+        return Dataset(self.cells[rows], self.tiles, self.actions[rows], self.agent[rows])
 
     def frames(self, pixels: int) -> np.ndarray:
         """All pictures, [n, T, 3, height, width] from 0 to 1, with `pixels` along a cell."""

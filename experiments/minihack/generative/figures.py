@@ -11,12 +11,7 @@ import numpy as np
 from experiments.minihack.game import EAST, NORTH, SOUTH, WEST
 from experiments.minihack.generative.constraints import Constraint, obeys, right_part
 from experiments.minihack.generative.data import Dataset
-from experiments.minihack.generative.programs import (
-    EXACT,
-    ProgramMethod,
-    given_actions,
-    positions,
-)
+from experiments.minihack.generative.programs import ProgramMethod, given_actions, positions
 
 NAMES = {NORTH: "up", EAST: "right", SOUTH: "down", WEST: "left"}
 # The paper's action sequences: with the rules alone, and with the right part walled off.
@@ -79,9 +74,7 @@ def constrained(
         if actions is not None:
             given["action"] = given_actions(actions)
         horizon = None if actions is not None else len(WALLED)
-        # The cells that were stepped on are too many sets for an exact belief.
-        way = "rao-blackwellised" if constraint.never_twice else EXACT
-        found = model.generate(given, method=way, horizon=horizon, seed=seed)
+        found = model.generate(given, method=constraint.inference, horizon=horizon, seed=seed)
         taken = found["action"][0, 0, 1:].astype(int)
         path = positions(found)[0]
         strip(found["image"][:, 0], titles_of(taken), out / f"{name}.png", [name])

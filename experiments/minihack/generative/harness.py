@@ -23,6 +23,7 @@ from experiments.minihack.generative.constraints import Constraint, obeys
 from experiments.minihack.generative.data import PIXELS, Dataset, load
 from experiments.minihack.generative.metrics import Scores, accuracies, score
 from experiments.minihack.generative.networks import Scene
+from experiments.minihack.generative.obedience import check
 from experiments.minihack.generative.programs import (
     EXACT,
     ProgramMethod,
@@ -101,12 +102,7 @@ def scores_of(method: Method, networks: Any, data: Dataset, judge: Classifier) -
     pixels, size = method.scene.pixels, 250
     parts = []
     for k in range(0, len(data), size):
-        rows = Dataset(
-            data.cells[k : k + size],
-            data.tiles,
-            data.actions[k : k + size],
-            data.agent[k : k + size],
-        )
+        rows = data.take(slice(k, k + size))
         truth = rows.frames(pixels)
         drawn = method.reconstruct(networks, truth[:, 0], rows.actions, seed=k)
         parts.append(score(drawn, truth, judge(drawn), rows.agent))
@@ -212,7 +208,35 @@ def figures(options: argparse.Namespace) -> dict[str, Any]:
     method, networks = ready["nesymm"]
     assert isinstance(method, ProgramMethod)
     told = drawing.constrained(method, networks, test, options.out)
-    return {"actions": str(path), "constraints": told}
+    found = {"actions": str(path), "constraints": told}
+    return keep(options.out / "figures.json", options, found)
+
+
+def keep(path: Path, options: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+    """Writes what was found, with what produced it."""
+    words = [f"--{name} {getattr(options, name)}" for name in ("grid", "seed", "test", "longest")
+             if getattr(options, name, None) is not None]  # fmt: skip
+    words += ["--small"] if getattr(options, "small", False) else []
+    told = {
+        "command": " ".join(["python -m experiments.minihack.generative", options.command, *words]),
+        "device": jax.devices()[0].device_kind,
+        **found,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(told, indent=1) + "\n")
+    return told
+
+
+def obedience(options: argparse.Namespace) -> dict[str, Any]:
+    scene = scene_of(options)
+    data = load(f"N{scene.grid}test")
+    if options.test is not None:
+        data = data.first(options.test)
+    method, networks = trained("nesymm", scene, options.folder, options.seed)
+    assert isinstance(method, ProgramMethod)
+    judge = classifier_of(scene, options.folder)
+    found = {"constraints": check(method, networks, data, judge, tell, options.seed)}
+    return keep(options.out / f"obedience-N{scene.grid}.json", options, found)
 
 
 def horizon(options: argparse.Namespace) -> dict[str, Any]:
@@ -221,12 +245,12 @@ def horizon(options: argparse.Namespace) -> dict[str, Any]:
     static = [unrolled.unrolled_cost(grid, t) for t in range(1, options.longest + 1)]
     moving = [unrolled.filter_cost(grid, t) for t in (1, 2, 4, 8, 16, 100, 1000)]
     unrolled.draw(static, moving, options.out / "horizon.png")
-    return {
-        "grid": grid,
+    found = {
         "unrolled": [c.to_json() for c in static],
         "filter": [c.to_json() for c in moving],
         "pictures": [pictures_cost(t) for t in (10, 100, 1000)],
     }
+    return keep(options.out / "horizon.json", options, found)
 
 
 def pictures_cost(steps: int) -> dict[str, Any]:
