@@ -691,8 +691,25 @@ class Engine:
                     self._unbound_head(table, rule, i, leaf)
         if table.order is not None and not table.order.proves(_bindings(state), alone=state.alone):
             table.ordered = False
+        terms = self._as_asked(table, terms)
         for unfolded, holds in self._unfold_all(terms, rule.span):
             self._add(table, unfolded, and_(condition, holds), rule.span)
+
+    def _as_asked(self, table: Table, terms: tuple) -> tuple:
+        """An answer about a symbol says it of the symbol; which value it has is in the condition.
+
+        So `wall(1, 4)` and `wall(2, 4)` are one answer to a call whose row and column are known
+        at run time only, and what follows from it is derived once.
+        """
+        pred = table.pred
+        if table.bag or pred.name.startswith("$"):
+            return terms
+        if pred in self.clauses.random or pred in self.clauses.fluents:
+            return terms
+        return tuple(
+            a if isinstance(a, Expr) and a.op != "axis" and isinstance(a.type, Int | Enum) else t
+            for a, t in zip(table.args, terms, strict=True)
+        )
 
     def _unfold_all(self, terms: tuple, span: Span | None) -> list[tuple[tuple, Expr]]:
         """Answers hold plain lists: conditional ones are unfolded when they leave a clause."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from nesymm.compiler.algebra import (
@@ -38,13 +39,14 @@ from nesymm.compiler.runtime import (
     Env,
     as_expr,
     atom_text,
+    axes_of,
     compile_term,
     has_symbol,
     is_ground,
     key_of,
     resolve,
     show,
-    symbols,
+    unify,
 )
 from nesymm.compiler.step import Param, RandomVariable
 from nesymm.compiler.types import BOOL, Int, Real, Tensor, Type, contains, join
@@ -151,24 +153,22 @@ class Variables:
                 lit.span,
                 "let the recursion run over constants, or look one step back",
             )
-        same = [s for s in siblings if _same(identify(s.terms, lit.names), identity)] or [answer]
-        derivation = next((i for i, s in enumerate(same) if s is answer), 0)
         # While a cycle is open, what it depends on has no meaning yet; a choice needs none.
         guard = answer.condition if siblings else TRUE
+        derivation = _derivation(answer, siblings, lit.names)
         chosen = self._choice_variable(lit, env, identity, derivation, guard)
         # Derivations with the same bindings are one grounding: it takes the draw of the
         # first of them that holds, whichever asks.
-        for i in reversed(range(derivation)):
-            other = same[i]
-            if exclusive(other.condition, answer.condition):
-                continue
-            pairs = zip(symbols(other.terms), symbols(answer.terms), strict=False)
-            equal = and_(other.condition, *(eq(x, y) for x, y in pairs))
+        earlier = list(takewhile(lambda s: s is not answer, siblings))
+        for other in reversed(earlier):
+            equal = _coincide(other, answer)
             if equal is not FALSE:
                 theirs = list(env)
                 for variable, term in zip(lit.variables, other.terms, strict=True):
                     theirs[variable.i] = term
-                shared = self._choice_variable(lit, theirs, identity, i, other.condition)
+                whose = identify(other.terms, lit.names)
+                number = _derivation(other, siblings, lit.names)
+                shared = self._choice_variable(lit, theirs, whose, number, other.condition)
                 chosen = case([(equal, shared), (TRUE, chosen)])
         return chosen
 
@@ -752,6 +752,25 @@ def _common(types: list[Type]) -> Type | None:
     for other in types[1:]:
         joined = join(joined, other) if joined is not None else None
     return joined
+
+
+def _derivation(answer: Answer, siblings: list[Answer], names: tuple[str, ...]) -> int:
+    """Which of the answers that have the same constants and axes it is."""
+    identity = identify(answer.terms, names)
+    same = [s for s in siblings if _same(identify(s.terms, names), identity)]
+    return next((i for i, s in enumerate(same) if s is answer), 0)
+
+
+def _coincide(other: Answer, answer: Answer) -> Expr:
+    """When another answer holds and has the same bindings."""
+    if axes_of(other.terms) != axes_of(answer.terms):
+        return FALSE  # answers that share elements of an axis were written along it
+    if exclusive(other.condition, answer.condition):
+        return FALSE
+    conditions: list[Expr] = []
+    pairs = zip(other.terms, answer.terms, strict=True)
+    possible = all(unify(x, y, [], conditions) for x, y in pairs)
+    return and_(other.condition, *conditions) if possible else FALSE
 
 
 def _same(a: Identity, b: Identity) -> bool:

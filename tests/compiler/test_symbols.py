@@ -1,0 +1,67 @@
+"""Predicates of facts and rules that are called with what is known at run time only."""
+
+from __future__ import annotations
+
+from agreement import agree
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from nesymm.errors import ProgramError
+
+NUMBERS = st.integers(1, 3)
+ROWS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5)
+RECURSIVE = "w(A, B) :- link(A, C), w(C, B)."
+RANDOM = "0.4::w(A, 3) :- link(A, _)."
+RULES = [
+    "w(A, B) :- between(1, 3, A), between(1, 3, B), A < B.",
+    "w(A, B) :- between(1, 3, A), B is 4 - A.",
+    "w(A, B) :- link(A, B).",
+    "w(A, A) :- between(1, 3, A), A \\= 2.",
+    RECURSIVE,
+    "w(A, 2) :- link(A, _).",
+    RANDOM,
+]
+CALLS = [
+    "p@t :- x(X)@t, y(Y)@t, w(X, Y).",
+    "p@t :- x(X)@t, y(Y)@t, not w(X, Y).",
+    "p@t :- x(X)@t, w(X, 2).",
+    "p@t :- x(X)@t, w(3, X), w(X, X).",
+    "p@t :- x(X)@t, w(X, Z), y(Y)@t, Z < Y.",
+    "0.4::p@t :- x(X)@t, w(X, Z).",
+    "0.3::r(Z)@t :- x(X)@t, w(X, Z).\np@t :- y(Y)@t, r(Y)@t.",
+    "p@t :- x(X)@t, y(Y)@t, w(X, Y), w(Y, X).",
+    "p@t :- v(Z)@(t-1), x(X)@t, w(Z, X).",
+]
+
+
+@settings(
+    max_examples=100, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+)
+@given(
+    facts=ROWS,
+    links=ROWS,
+    rules=st.lists(st.sampled_from(RULES), max_size=3, unique=True),
+    calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3, unique=True),
+)
+def test_facts_and_rules_about_symbols(
+    facts: list[tuple[int, int]], links: list[tuple[int, int]], rules: list[str], calls: list[str]
+) -> None:
+    source = [f"w({a}, {b})." for a, b in dict.fromkeys(facts)]
+    source += [f"link({a}, {b})." for a, b in dict.fromkeys(links)]
+    source += [
+        *rules,
+        "x(X)@t ~ categorical([0.2, 0.3, 0.5], [1, 2, 3]).",
+        "y(Y)@t ~ uniform_int(1, 3).",
+        # What it goes to depends on the rows, and stays where there are none.
+        "v(1)@0.",
+        "v(X)@t :- v(Z)@(t-1), x(X)@t, w(Z, X).",
+        "v(Z)@t :- v(Z)@(t-1), x(X)@t, not w(Z, X).",
+        *calls,
+        "query(p@T). query(v(_)@T).",
+    ]
+    try:
+        agree("\n".join(source), 2)
+    except ProgramError as error:
+        # Where a choice depends on it, a recursion over symbols is not seen to end.
+        assert RECURSIVE in rules and "E305" in str(error)
+        assume(False)
