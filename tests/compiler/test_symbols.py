@@ -8,6 +8,12 @@ from hypothesis import strategies as st
 
 from nesymm.errors import ProgramError
 
+SETTINGS = settings(
+    max_examples=100,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 NUMBERS = st.integers(1, 3)
 ROWS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5)
 RECURSIVE = "w(A, B) :- link(A, C), w(C, B)."
