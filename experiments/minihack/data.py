@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.minihack.game import Cell, Game, Trajectory
+from experiments.minihack.game import NEEDED, Cell, Game, Trajectory, installed
 
 FOLDER = Path(__file__).parent / "data"
 
@@ -268,6 +268,8 @@ def summary(split: Split, data: Dataset, samples: list[Sample]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = command_line()
     options = parser.parse_args(arguments)
+    if not installed():
+        parser.error(NEEDED)
     if options.jobs < 1 or (options.count is not None and options.count < 1):
         parser.error("--jobs and --count must be at least 1")
 

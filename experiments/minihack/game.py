@@ -6,6 +6,7 @@ module can be imported without them.
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 NORTH, EAST, SOUTH, WEST = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # (row, column) by action
 HIT_POINTS = 12
+NEEDED = "playing the game needs nle and minihack: pip install 'nesymm[minihack]'"
 LARGEST_GRID = 19  # NetHack's map has 21 rows, two of which are the walls
 TILE = 16  # pixels along a cell
 
@@ -39,6 +41,11 @@ class Trajectory:
     pixels: np.ndarray | None  # uint8 [T, 3, (N + 2) * TILE, (N + 2) * TILE], where asked for
 
 
+def installed() -> bool:
+    """Whether games can be played."""
+    return all(importlib.util.find_spec(name) is not None for name in ("nle", "minihack"))
+
+
 class Game:
     """A room of `grid` × `grid` cells. Close it after use, or use it in a `with` statement.
 
@@ -58,9 +65,7 @@ class Game:
                 from minihack.base import MiniHack
                 from nle import nethack
         except ImportError as error:
-            raise ImportError(
-                "playing the game needs nle and minihack: pip install 'nesymm[minihack]'"
-            ) from error
+            raise ImportError(NEEDED) from error
         self.grid = grid
         self._pixels = pixels
         self._generator = LevelGenerator

@@ -12,3 +12,10 @@ def seeds(text: str) -> tuple[int, ...]:
     if not (told := tuple(found)):
         raise argparse.ArgumentTypeError(f"expected seeds as in 0-4 or 0,2,3, received {text}")
     return told
+
+
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, received {text}")
+    return int(text)

@@ -276,9 +276,9 @@ def broken(kind: str, path: Path) -> None:
         ("first", "hits: expected 0 in the first frame"),
         ("real", "actions: expected whole numbers 0 to 3, received float64"),
         ("words", "actions: expected whole numbers 0 to 3, received <U5"),
-        ("grid", "grid: expected whole numbers 3 to 255, received float64"),
+        ("grid", "grid: expected whole numbers 3 to 60, received float64"),
         ("grids", "grid: expected shape (), received (2,)"),
-        ("enemies", "enemies: expected whole numbers 1 to 255, received 0 to 0"),
+        ("enemies", "enemies: expected whole numbers 1 to 8, received 0 to 0"),
     ],
 )
 def test_bad_files_are_named(

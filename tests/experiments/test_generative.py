@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from experiments.minihack.generative.data import GRIDS, SPLITS, load, render, sh
 from experiments.minihack.generative.metrics import accuracies, reconstruction_error
 from experiments.minihack.generative.networks import SCALES, Encoder, Scene
 from experiments.minihack.generative.programs import EXACT, ProgramMethod, positions
+from experiments.minihack.generative.stopwatch import clock
 from experiments.minihack.generative.tables import read_all, tables
 from experiments.minihack.generative.training import Plan, networks_of, train, usual_picture
 from experiments.minihack.generative.transformer import Transformer
@@ -89,6 +91,85 @@ def test_pictures_are_the_games_own() -> None:
                 assert np.array_equal(actions, data.actions[index])
                 assert played.pixels is not None
                 assert data.frames(16)[index] == pytest.approx(played.pixels / 255, abs=1e-7)
+
+
+def broken(kind: str, path: Path) -> None:
+    """Writes a file that is wrong in one way."""
+    data = load("N5test").first(3)
+    parts = {name: getattr(data, name) for name in ("cells", "tiles", "actions", "agent")}
+    changed: dict[str, Callable[[], dict[str, np.ndarray]]] = {
+        "objects": lambda: {"cells": np.full(data.cells.shape, None)},
+        "one picture": lambda: {"cells": data.cells[0, 0]},
+        "no axes": lambda: {"cells": np.array(3)},
+        "not square": lambda: {"cells": data.cells[:, :, :5]},
+        "real": lambda: {"cells": data.cells + 0.5},
+        "words": lambda: {"cells": data.cells.astype(str)},
+        "unknown tile": lambda: {"cells": data.cells + 1},
+        "negative": lambda: {"cells": data.cells.astype(int) - 1},
+        "no tiles": lambda: {"tiles": data.tiles[:0]},
+        "small tiles": lambda: {"tiles": data.tiles[:, :, :8, :8]},
+        "few actions": lambda: {"actions": data.actions[:, :4]},
+        "strange action": lambda: {"actions": data.actions + 4},
+        "short walk": lambda: {"agent": data.agent[:, :5]},
+        "in the wall": lambda: {"agent": 0 * data.agent},
+        "one frame": lambda: {"cells": data.cells[:, :1]},
+        "nobody": lambda: {name: a[:0] for name, a in parts.items() if name != "tiles"},
+    }
+    match kind:
+        case "text":
+            path.write_text("no arrays")
+        case "one array":
+            with path.open("wb") as file:
+                np.save(file, data.cells)
+        case "lacking":
+            np.savez(path, cells=data.cells, tiles=data.tiles)
+        case "cut off":
+            data.save(path)
+            path.write_bytes(path.read_bytes()[:500])
+        case "damaged":
+            data.save(path)
+            content = bytearray(path.read_bytes())
+            content[60:80] = b"\xff" * 20
+            path.write_bytes(content)
+        case _:
+            np.savez(path, **{**parts, **changed[kind]()})
+
+
+CELLS = "cells: expected shape [n, T, N+2, N+2] with N at least 1, received"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("text", "not a file of the data format: it is no .npz file"),
+        ("one array", "not a file of the data format: it is no .npz file"),
+        ("cut off", "not a file of the data format: it is no .npz file"),
+        ("damaged", "not a file of the data format: cells: "),
+        ("objects", "cells: Object arrays cannot be loaded when allow_pickle=False"),
+        ("lacking", "lacks actions, agent; expected the arrays cells, tiles, actions, agent"),
+        ("one picture", f"{CELLS} (7, 7)"),
+        ("no axes", f"{CELLS} ()"),
+        ("not square", f"{CELLS} (3, 10, 5, 7)"),
+        ("real", "cells: expected whole numbers 0 to 8, received float64"),
+        ("words", "cells: expected whole numbers 0 to 8, received <U"),
+        ("unknown tile", "cells: expected whole numbers 0 to 8, received 1 to 9 (uint8)"),
+        ("negative", "cells: expected whole numbers 0 to 8, received -1 to 7"),
+        ("no tiles", "tiles: expected shape [k, 3, 16, 16], received (0, 3, 16, 16)"),
+        ("small tiles", "tiles: expected shape (9, 3, 16, 16), received (9, 3, 8, 8)"),
+        ("few actions", "actions: expected shape (3, 9), received (3, 4)"),
+        ("strange action", "actions: expected whole numbers 0 to 3, received 4 to 7 (uint8)"),
+        ("short walk", "agent: expected shape (3, 10, 2), received (3, 5, 2)"),
+        ("in the wall", "agent: expected whole numbers 1 to 5, received 0 to 0 (uint8)"),
+        ("one frame", "cells: expected sequences of at least 2 frames, received 3 of 1"),
+        ("nobody", "cells: expected sequences of at least 2 frames, received 0 of 10"),
+    ],
+)
+def test_bad_files_are_named(
+    kind: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken(kind, tmp_path / "bad.npz")
+    assert main(["evaluate", "--data", str(tmp_path / "bad.npz")]) == 2
+    assert message in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- scores
@@ -210,6 +291,7 @@ def test_the_judge_is_strict() -> None:
     assert not obeys(walk, np.array([EAST, EAST]), 5, Constraint())
     assert not obeys(walk, np.array([EAST, SOUTH]), 5, Constraint(visit=(3, 3)))
     assert not obeys(walk, np.array([EAST, SOUTH]), 5, right_part(5, 1))
+    assert not obeys(np.array([[0, 1], [1, 1]]), np.array([SOUTH]), 5, Constraint())
     stays = np.array([[1, 1], [1, 1]])
     assert obeys(stays, np.array([EAST]), 5, right_part(5, 1))
     assert not obeys(stays, np.array([EAST]), 5, replace(right_part(5, 1), never_twice=True))
@@ -256,11 +338,29 @@ def test_the_transformer_learns_and_draws() -> None:
     np.testing.assert_allclose(other[:, :6], drawn[:, :6], atol=1e-5)
 
 
-def test_the_unrolled_program_says_the_same_as_the_filter() -> None:
-    one, other = unrolled.unrolled_cost(2, 2), unrolled.filter_cost(2, 2)
-    # By symmetry of the four cells.
-    assert one.answer == pytest.approx(0.25)
-    assert other.answer == pytest.approx(0.25)
+@pytest.mark.parametrize("horizon", [1, 2, 5])
+def test_the_unrolled_program_says_the_same_as_the_filter(horizon: int) -> None:
+    # On 2 × 2 cells an action changes the row with chance 1/4, the column with chance 1/4.
+    expected = (1 + 2 * 0.5**horizon) / 4
+    for method in ("enumerate", "circuit"):
+        assert unrolled.unrolled_cost(2, horizon, method).answer == pytest.approx(expected)
+    assert unrolled.filter_cost(2, horizon).answer == pytest.approx(expected)
+
+
+def test_different_answers_are_reported() -> None:
+    costs = [unrolled.Cost(1, 0.1, 0.5), unrolled.Cost(2, 0.1, 0.375)]
+    unrolled.check_agreement({"filter": costs, "circuit": costs[1:]})
+    other = [unrolled.Cost(2, 0.1, 0.376)]
+    message = r"circuit: after 2 actions expected the answer of filter, 0.375, received 0.376"
+    with pytest.raises(NesymmError, match=message):
+        unrolled.check_agreement({"filter": costs, "circuit": other})
+
+
+def test_the_stopwatch_tells_compiling_apart() -> None:
+    double = jax.jit(lambda x: 2 * x)
+    first, again = (clock(lambda: double(np.ones(3)).block_until_ready()) for _ in range(2))
+    assert 0 < first.compiling < first.seconds
+    assert again.compiling == 0 < again.seconds
 
 
 # ---------------------------------------------------------------- commands
@@ -279,6 +379,20 @@ def test_run_and_evaluate_print_json(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert record["seeds"]["3"] == trained
     assert main(["evaluate", *common, "--seed", "9"]) == 2
     assert "use `run` first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["evaluate --test 0", "evaluate --test -995", "run --steps -3", "run --batch 0",
+     "horizon --grid 0", "horizon --longest x"],
+)  # fmt: skip
+def test_numbers_on_the_command_line_begin_at_1(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    told = f"argument {line.split()[1]}: expected a whole number from 1, received"
+    assert f"{told} {line.split()[2]}" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- records

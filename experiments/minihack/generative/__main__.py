@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.minihack.generative import harness
-from experiments.minihack.options import seeds
+from experiments.minihack.options import positive, seeds
 from nesymm.errors import NesymmError
 
 
@@ -36,18 +36,18 @@ def command_line() -> argparse.ArgumentParser:
     run = command("run", "train all seeds together, then score them; goes on where it stopped")
     run.add_argument("--methods", nargs="+", choices=harness.METHODS, default=[*harness.METHODS])
     run.add_argument("--seeds", type=seeds, default=seeds("0-4"), metavar="0-4")
-    run.add_argument("--steps", type=int, help="instead of the method's own number")
-    run.add_argument("--batch", type=int, default=16)
+    run.add_argument("--steps", type=positive, help="instead of the method's own number")
+    run.add_argument("--batch", type=positive, default=16)
     run.add_argument(
         "--minutes", type=float, default=float("inf"), help="then stop, to go on later"
     )
-    run.add_argument("--test", type=int, help="score that many test sequences only")
+    run.add_argument("--test", type=positive, help="score that many test sequences only")
 
     evaluate = command("evaluate", "score trained weights; prints JSON")
     evaluate.add_argument("--method", choices=harness.METHODS, default="nesymm")
     evaluate.add_argument("--seed", type=int, default=0, help="which weights")
     evaluate.add_argument("--data", help="a file, or the name of a shipped one (the test set)")
-    evaluate.add_argument("--test", type=int, help="that many sequences only")
+    evaluate.add_argument("--test", type=positive, help="that many sequences only")
 
     figures = command("figures", "draw what the trained models generate")
     figures.add_argument("--seed", type=int, default=0, help="which weights")
@@ -55,12 +55,12 @@ def command_line() -> argparse.ArgumentParser:
 
     obedience = command("obedience", "count generated trajectories that obey; prints JSON")
     obedience.add_argument("--seed", type=int, default=0, help="which weights")
-    obedience.add_argument("--test", type=int, help="that many sequences only")
+    obedience.add_argument("--test", type=positive, help="that many sequences only")
     obedience.add_argument("--out", type=Path, default=Path("out"))
 
     horizon = commands.add_parser("horizon", help="the cost of the unrolled model and the filter")
-    horizon.add_argument("--grid", type=int, default=3)
-    horizon.add_argument("--longest", type=int, default=9, help="of the unrolled model")
+    horizon.add_argument("--grid", type=positive, default=3)
+    horizon.add_argument("--longest", type=positive, default=11, help="whose worlds are enumerated")
     horizon.add_argument("--out", type=Path, default=Path("out"))
     return parser
 

@@ -61,9 +61,12 @@ def right_part(grid: int, column: int) -> Constraint:
 def obeys(path: np.ndarray, actions: np.ndarray, grid: int, constraint: Constraint) -> bool:
     """Whether a path [T, 2] follows from its first cell, the actions [T-1] and the constraint.
 
-    It is written without the program, to judge it.
+    It is written without the program, to judge it. Where the path begins is not its choice, as
+    long as it is in the room.
     """
     cells = [(int(r), int(c)) for r, c in path]
+    if not all(1 <= x <= grid for x in cells[0]):
+        return False
     for here, there, action in zip(cells[:-1], cells[1:], actions, strict=True):
         r, c = (int(x) for x in np.add(here, MOVES[int(action)]))
         free = 1 <= r <= grid and 1 <= c <= grid and (r, c) not in constraint.walls

@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.minihack.game import TILE, Game, Trajectory
+from experiments.minihack.arrays import LARGEST, DataError, misshapen, outside, read_arrays
+from experiments.minihack.game import NEEDED, TILE, Game, Trajectory, installed
+from experiments.minihack.options import positive
 from nesymm.errors import NesymmError
 
 FOLDER = Path(__file__).parent / "data"
@@ -90,15 +92,41 @@ class Dataset:
 
 
 def load(source: str | Path) -> Dataset:
-    """The data set in a file, or the shipped one of that name (`N5train`, …)."""
+    """The data set in a file, or the shipped one of that name (`N5train`, …); it is checked."""
     path = FOLDER / f"{source}.npz" if source in SPLITS else Path(source)
-    if not path.is_file():
-        raise NesymmError(f"there is no file {path}")
-    with np.load(path) as arrays:
-        missing = {field.name for field in fields(Dataset)} - set(arrays)
-        if missing:
-            raise NesymmError(f"{path} lacks {', '.join(sorted(missing))}")
-        return Dataset(**{field.name: arrays[field.name] for field in fields(Dataset)})
+    given = read_arrays(path, [field.name for field in fields(Dataset)])
+    wrong = _shapes(given) or _values(given)
+    if wrong:
+        raise DataError(f"{path}: {'; '.join(wrong)}")
+    return Dataset(**{name: array.astype(np.uint8) for name, array in given.items()})
+
+
+def _shapes(given: dict[str, np.ndarray]) -> list[str]:
+    """What is wrong with the shapes."""
+    cells, tiles = given["cells"].shape, given["tiles"].shape
+    if len(cells) != 4 or cells[2] != cells[3] or cells[2] < 3:
+        return [f"cells: expected shape [n, T, N+2, N+2] with N at least 1, received {cells}"]
+    if len(tiles) != 4 or not tiles[0]:
+        return [f"tiles: expected shape [k, 3, {TILE}, {TILE}], received {tiles}"]
+    n, frames = cells[:2]
+    if not n or frames < 2:
+        return [f"cells: expected sequences of at least 2 frames, received {n} of {frames}"]
+    shapes = {"tiles": (tiles[0], 3, TILE, TILE), "actions": (n, frames - 1)}
+    return misshapen(given, {**shapes, "agent": (n, frames, 2)})
+
+
+def _values(given: dict[str, np.ndarray]) -> list[str]:
+    """What is wrong with the values. The shapes are right."""
+    tiles, along = len(given["tiles"]), given["cells"].shape[-1] - 2
+    return outside(
+        given,
+        {
+            "cells": (0, min(tiles - 1, LARGEST)),
+            "tiles": (0, LARGEST),
+            "actions": (0, 3),
+            "agent": (1, min(along, LARGEST)),
+        },
+    )
 
 
 # ---------------------------------------------------------------- pictures
@@ -193,8 +221,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the files")
     parser.add_argument("--only", nargs="+", choices=SPLITS, metavar="NAME", help="these alone")
-    parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
+    parser.add_argument("--jobs", type=positive, default=1, help="processes (1)")
     options = parser.parse_args(arguments)
+    if not installed():
+        parser.error(NEEDED)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.only or SPLITS:
         data = collect(SPLITS[name], options.jobs)

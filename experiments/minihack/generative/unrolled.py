@@ -1,11 +1,20 @@
 """What VAEL does: the whole horizon as one static program, solved exactly. Its cost explodes.
 
-The same question is asked of the program over time: where is the agent after T random actions?
+The agent begins in a corner and takes T random actions. How likely is it in that corner then?
+Three ways to the same answer:
+
+- *enumerated*: the unrolled program, world by world. VAEL draws a picture for each world, so it
+  has to list the worlds, and their number, 4^T, is exponential in the horizon.
+- *circuit*: the unrolled program compiled to a circuit, as nesymm does by default where there are
+  many worlds. A circuit shares what worlds have in common and lists none. That is enough for a
+  chance, but not for a picture of each world.
+- *filter*: the program over time, one step after the other.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +22,16 @@ from typing import Any
 import numpy as np
 
 import nesymm
+from nesymm.errors import NesymmError
 
+TOLERANCE = 1e-5  # filters count in 32 bits
 RULES = """
 way(0, -1, 0). way(1, 0, 1). way(2, 1, 0). way(3, 0, -1).
 moved(R0, C0, A, R, C) :-
     way(A, DR, DC), R is min(n, max(1, R0 + DR)), C is min(n, max(1, C0 + DC)).
 """
 OVER_TIME = """
-agent(R, C)@0 ~ categorical(Chances, Cells) :- cells(Cells), chances(Chances).
+agent(1, 1)@0.
 action(A)@t ~ categorical([0.25, 0.25, 0.25, 0.25], [0, 1, 2, 3]).
 agent(R, C)@t :- agent(R0, C0)@(t-1), action(A)@t, moved(R0, C0, A, R, C).
 :- domain(agent/2, 1, 1..n).
@@ -42,16 +53,9 @@ class Cost:
         return asdict(self)
 
 
-def _start(grid: int) -> str:
-    cells = [[r, c] for r in range(1, grid + 1) for c in range(1, grid + 1)]
-    chances = [1 / len(cells)] * len(cells)
-    return f":- const(n, {grid}).\ncells({cells}).\nchances({chances}).\n"
-
-
 def unrolled_program(grid: int, horizon: int) -> str:
     """A predicate of its own for each step, and no time."""
-    text = _start(grid) + RULES
-    text += "agent_0(R, C) ~ categorical(Chances, Cells) :- cells(Cells), chances(Chances).\n"
+    text = f":- const(n, {grid}).\n{RULES}agent_0(1, 1).\n"
     for t in range(1, horizon + 1):
         text += f"action_{t}(A) ~ categorical([0.25, 0.25, 0.25, 0.25], [0, 1, 2, 3]).\n"
         text += (
@@ -60,29 +64,56 @@ def unrolled_program(grid: int, horizon: int) -> str:
     return text + f"corner :- agent_{horizon}(1, 1).\nquery(corner).\n"
 
 
-def unrolled_cost(grid: int, horizon: int) -> Cost:
+def unrolled_cost(grid: int, horizon: int, method: str) -> Cost:
+    """By `enumerate` or by `circuit`."""
     begun = time.perf_counter()
     model = nesymm.compile(unrolled_program(grid, horizon))
-    answer = model.infer(method="enumerate").probability("corner")
-    return Cost(horizon, time.perf_counter() - begun, float(answer))
+    answer = float(model.infer(method=method).probability("corner"))
+    return Cost(horizon, time.perf_counter() - begun, answer)
 
 
 def filter_cost(grid: int, horizon: int) -> Cost:
     begun = time.perf_counter()
-    model = nesymm.compile(_start(grid) + RULES + OVER_TIME)
-    answer = model.filter(horizon=horizon, method="exact").final["corner@T"]
-    return Cost(horizon, time.perf_counter() - begun, float(np.ravel(answer)[0]))
+    model = nesymm.compile(f":- const(n, {grid}).\n{RULES}{OVER_TIME}")
+    found = model.filter(horizon=horizon, method="exact").final["corner@T"]
+    answer = float(np.ravel(found)[0])
+    return Cost(horizon, time.perf_counter() - begun, answer)
 
 
-def draw(unrolled: list[Cost], filtered: list[Cost], path: Path) -> None:
-    """Both costs against the horizon."""
+def check_agreement(ways: Mapping[str, Iterable[Cost]], way: str = "filter") -> None:
+    """Every answer must be that of one way, which has been to all horizons."""
+    right = {cost.horizon: cost.answer for cost in ways[way]}
+    for name, costs in ways.items():
+        for cost in costs:
+            if not abs(cost.answer - right[cost.horizon]) < TOLERANCE:
+                raise NesymmError(
+                    f"{name}: after {cost.horizon} actions expected the answer of {way}, "
+                    f"{right[cost.horizon]}, received {cost.answer}"
+                )
+
+
+def draw(ways: Mapping[str, Sequence[Cost]], pictures: Sequence[Any], path: Path) -> None:
+    """Left what an answer costs, right what pictures cost, against the horizon."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
-    for costs, label in ((unrolled, "unrolled"), (filtered, "filter")):
-        axes.plot([c.horizon for c in costs], [c.seconds for c in costs], "o-", label=label)
-    axes.set(xscale="log", yscale="log", xlabel="horizon", ylabel="seconds, compilation included")
-    axes.legend()
+    labels = {
+        "enumerated": "unrolled, worlds enumerated",
+        "circuit": "unrolled, compiled to a circuit",
+        "filter": "filter",
+    }
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    for name, costs in ways.items():
+        points = [c.horizon for c in costs], [c.seconds for c in costs]
+        left.plot(*points, "o-", markersize=4, label=labels[name])
+    left.set(title="one answer", ylabel="seconds, compilation included")
+    steps, whole = ([p[name] for p in pictures] for name in ("horizon", "seconds"))
+    drawing = [p["seconds"] - p["compiling"] for p in pictures]
+    right.plot(steps, whole, "o--C7", markersize=4, label="a call")
+    right.plot(steps, drawing, "o-C2", markersize=4, label="a call, less its compiling")
+    right.set(title="one sequence of pictures", ylabel="seconds")
+    for axes in (left, right):
+        axes.set(xscale="log", yscale="log", xlabel="horizon")
+        axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
