@@ -187,34 +187,41 @@ def generate(
         length=length,
         seed=seed,
     )
-    replay = _Replay(model, sequences, count)
-    values, observed, asked = replay(drawn.values, jax.random.fold_in(jax.random.key(seed), 1))
+    replay = _replay(model, filter_, sequences, count)
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    values, observed, asked = replay(model, sequences, drawn.values, key)
     given = {n: v for n, v in data.items() if n not in sequences.observed}
     values = {**drawn.values, **values}
     return Generated(model, values, observed, asked, drawn.lengths, given, replay.undrawn)
 
 
+def _replay(model: Model, filter_: Filter, sequences: Sequences, count: int) -> _Replay:
+    """One for all data of the same form: what it compiles is kept."""
+    real = jnp.zeros(()).dtype
+    shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), count)
+    form = ("replay", sequences.complete, sequences.observed, real, *shape)
+    return filter_.kept(form, lambda: _Replay(model.step, sequences, count, real))
+
+
 class _Replay:
     """Runs all steps again with what was drawn, trajectories in the place of particles."""
 
-    def __init__(self, model: Model, sequences: Sequences, count: int):
-        real = jnp.zeros(()).dtype
-        self.model = model
-        self.sequences = sequences
+    def __init__(self, step: StepProgram, form: Sequences, count: int, real: Any):
+        self.form = form  # of its numbers, none is used
         self.engine = ParticleFilter(
-            model.step, Bootstrap(particles=count), sequences.complete, real, sequences.steps
+            step, Bootstrap(particles=count), form.complete, real, form.steps
         )
-        self.settings = self.engine.settings(sequences.batch)
+        self.settings = self.engine.settings(form.batch)
         self.count = count
 
     def __call__(
-        self, drawn: Mapping[str, np.ndarray], key: Any
+        self, model: Model, sequences: Sequences, drawn: Mapping[str, np.ndarray], key: Any
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
-        arrays = to_arrays(self.sequences)
-        networks = dict(self.model.networks)
+        arrays = to_arrays(sequences)
+        networks = dict(model.networks)
         statics: dict[str, Any] = {}
         steps = []
-        for time in range(self.sequences.steps):
+        for time in range(sequences.steps):
             slices = jax.tree.map(lambda x, t=time: x[t], arrays["timed"])
             before = {
                 n: v[:, :, time - 1] for n, v in drawn.items() if time and _is_field(n, self.slots)
@@ -225,11 +232,11 @@ class _Replay:
             here = jax.random.fold_in(key, time)
             # A number of Python's would be compiled in, and every step compiled anew.
             index = jnp.asarray(time)
-            found = run(self.model.parameters, networks, arrays, slices, before, now, index, here)
+            found = run(model.parameters, networks, arrays, slices, before, now, index, here)
             steps.append(jax.tree.map(np.asarray, found))
             statics |= {n: v for n, v in found[0].items() if n in self.engine.phases.statics}
         values, observed, asked = (_stack([s[i] for s in steps]) for i in range(3))
-        return values, observed, self._answers(asked)
+        return values, observed, self._answers(asked, sequences.last)
 
     @property
     def undrawn(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -254,14 +261,14 @@ class _Replay:
             self.__dict__[name] = eqx.filter_jit(lambda *a: self._step(at_first, *a))
         return self.__dict__[name]
 
-    def _answers(self, asked: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _answers(self, asked: dict[str, np.ndarray], last: np.ndarray) -> dict[str, np.ndarray]:
         """Queries by the names of their groundings; those about one step at the end only."""
         out: dict[str, np.ndarray] = {}
-        batch = np.arange(self.sequences.batch)
+        batch = np.arange(self.form.batch)
         for question in self.engine.questions:
             array = asked[question.key]
             if not question.at_every_step:
-                array = array[batch, :, self.sequences.last]
+                array = array[batch, :, last]
             for position, name in question.groundings():
                 at: Any = (..., *position)
                 out[name] = array[at]
@@ -285,8 +292,8 @@ class _Replay:
         plan = engine.first if at_first else engine.later
         program = engine.phases.first if at_first else engine.phases.later
         past = past_tensors(engine)
-        moment = moment_of(self.sequences, arrays, slices, time, engine.real, past)
-        binding = engine.bind(parameters, networks, self.sequences.batch * self.count)
+        moment = moment_of(self.form, arrays, slices, time, engine.real, past)
+        binding = engine.bind(parameters, networks, self.form.batch * self.count)
         axes = {s.name: s.axes for s in program.slots}
         slots = {}
         for name, array in before.items():

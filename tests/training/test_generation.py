@@ -7,6 +7,7 @@ library.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -247,3 +248,38 @@ def test_pictures_are_drawn_above_their_steps() -> None:
     for step, image in zip(steps, strip.images, strict=True):
         drawn = np.moveaxis(found["picture"][0, 0, step], 0, -1)
         np.testing.assert_allclose(image.get_array(), drawn, atol=1e-6)
+
+
+AGAIN = """
+:- input(drift(D)).
+:- network(shift, 1).
+x@t ~ normal(shift(D), t(1.0)) :- drift(D).
+0.5::flag@t.
+y@t :- flag@t, x@t > 0.
+observe(flag@t).
+observe(x@t).
+query(y@t).
+"""
+
+
+def test_what_was_compiled_for_other_data_serves_again() -> None:
+    """The same form of data, other numbers, lengths, seeds, networks and parameters."""
+
+    def model(factor: float, scale: float) -> nesymm.Model:
+        network = nesymm.Function(lambda params, d: params * d, jnp.asarray(factor))
+        made = nesymm.compile(AGAIN, networks={"shift": network})
+        return replace(made, parameters={name: jnp.asarray(scale) for name in made.parameters})
+
+    def data(drift: float, flag: bool) -> dict[str, np.ndarray]:
+        return {"drift": np.array([drift, -drift]), "flag": np.array([[flag] * 3, [not flag] * 3])}
+
+    used = model(2.0, 1.0)
+    used.generate(data(3.0, True), 4, seed=1)
+    other = replace(used, networks=model(5.0, 1.0).networks, parameters=model(1, 0.1).parameters)
+    for given, seed, length in ((data(1.0, False), 2, [2, 3]), (data(1.5, True), 1, [3, 1])):
+        found = other.generate(given, 4, seed=seed, length=length)
+        fresh = model(5.0, 0.1).generate(given, 4, seed=seed, length=length)
+        for name, expected in fresh.observed.items():
+            np.testing.assert_array_equal(found[name], expected)
+        for name, expected in fresh.asked.items():
+            np.testing.assert_array_equal(found[name], expected)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -43,6 +43,7 @@ from nesymm.filtering.trajectories import (
 )
 
 Engine = ExactFilter | ParticleFilter
+T = TypeVar("T")
 
 # How many observations are tried as the cause of a failure.
 _SUSPECTS = 6
@@ -288,6 +289,13 @@ class Filter:
         )
         later, first = engine.phases.later, engine.phases.first
         return arrange(later, pieces, sequences, count, first, failures)
+
+    def kept(self, form: Any, make: Callable[[], T]) -> T:
+        """What was made for a form of data, or what `make` makes now."""
+        if form not in self._compiled:
+            self._compiled[form] = make()
+        found: T = self._compiled[form]
+        return found
 
     def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
         shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), count, best)
