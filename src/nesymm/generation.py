@@ -218,6 +218,7 @@ class _Replay:
         self, model: Model, sequences: Sequences, drawn: Mapping[str, np.ndarray], key: Any
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
         arrays = to_arrays(sequences)
+        whole = jax.tree.map(jnp.asarray, arrays)  # moved to the device once, not at each step
         networks = dict(model.networks)
         statics: dict[str, Any] = {}
         steps = []
@@ -232,7 +233,7 @@ class _Replay:
             here = jax.random.fold_in(key, time)
             # A number of Python's would be compiled in, and every step compiled anew.
             index = jnp.asarray(time)
-            found = run(model.parameters, networks, arrays, slices, before, now, index, here)
+            found = run(model.parameters, networks, whole, slices, before, now, index, here)
             steps.append(jax.tree.map(np.asarray, found))
             statics |= {n: v for n, v in found[0].items() if n in self.engine.phases.statics}
         values, observed, asked = (_stack([s[i] for s in steps]) for i in range(3))
