@@ -12,6 +12,7 @@ What the engine does not know (builtins, random variables, state) it asks its `H
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,7 @@ from nesymm.compiler.runtime import (
     axes_of,
     bare,
     count_variables,
+    has_symbol,
     inside,
     key_of,
     map_symbols,
@@ -58,7 +60,7 @@ from nesymm.compiler.runtime import (
 )
 from nesymm.compiler.summary import certain
 from nesymm.compiler.tables import lookup_facts
-from nesymm.compiler.tabling import Answer, Host, Split, State, Table
+from nesymm.compiler.tabling import Answer, Host, Split, State, Table, coincide
 from nesymm.compiler.types import Enum, Int, is_finite
 from nesymm.errors import Diagnostic, ProgramError, Span
 from nesymm.language.builtins import FUNCTIONS, PREDICATES
@@ -509,7 +511,7 @@ class Engine:
         return axes
 
     def _split(self, axes: set[Axis], table: Table) -> None:
-        """A cycle is solved for single values, not along an axis."""
+        """What is solved for single values, not along an axis: a cycle, or what is counted."""
         sites = self.host.sites_of(axes)
         if not sites:
             self._unbounded(table)
@@ -543,7 +545,7 @@ class Engine:
             self._consume(state, lit, answer.terms, reference)
         else:
             assert isinstance(lit, ChoiceLit)
-            self._consume_choice(state, lit, answer, reference, [])
+            self._consume_choice(state, lit, answer, reference, None)
 
     def _resume(self, state: State, table: Table) -> None:
         lit = state.body[0]
@@ -552,12 +554,14 @@ class Engine:
             state.table.ordered = False
         match lit:
             case CallLit():
+                if state.table.bag and state.rule.timed:
+                    answers = self._told_once(table)
                 for answer in reversed(answers):
                     terms, condition = self._instantiate(lit.site, answer, table)
                     self._consume(state, lit, terms, condition)
             case ChoiceLit():
                 for answer in reversed(answers):
-                    self._consume_choice(state, lit, answer, answer.condition, answers)
+                    self._consume_choice(state, lit, answer, answer.condition, table)
             case DrawLit():
                 self._consume_draw(state, lit, answers)
             case NegLit(site=site):
@@ -584,6 +588,23 @@ class Engine:
                 ordered = lit.timed or table.ordered
                 results = self.host.collect(lit, rows, list(state.env), ordered)
                 self._push(state, state.body[1:], results)
+
+    def _told_once(self, table: Table) -> list[Answer]:
+        """Answers to be counted: of those that say the same at run time, only the first holds."""
+        out: list[Answer] = []
+        symbolic = [has_symbol(answer.terms) for answer in table.final]
+        for i, answer in enumerate(table.final):
+            bare = {t.data for t in answer.terms if isinstance(t, Expr) and t.op == "axis"}
+            hidden = axes_of(answer.terms) - bare - table.given
+            if hidden:
+                self._split(hidden, table)  # its elements may say the same as well
+            others = (table.final[k] for k in range(i) if symbolic[i] or symbolic[k])
+            before = or_(*(coincide(self.host, table.given, x, answer) for x in others))
+            if before is not FALSE:
+                answer = copy(answer)
+                answer.condition = and_(answer.condition, not_(before))
+            out.append(answer)
+        return out
 
     def _instantiate(self, site: str, answer: Answer, table: Table) -> tuple[tuple, Expr]:
         """An answer with its own axes renamed for the place where it is used."""
@@ -631,7 +652,7 @@ class Engine:
             self.tasks.append(state.then(state.body[1:], env, both))
 
     def _consume_choice(
-        self, state: State, lit: ChoiceLit, answer: Answer, condition: Expr, siblings: list[Answer]
+        self, state: State, lit: ChoiceLit, answer: Answer, condition: Expr, table: Table | None
     ) -> None:
         env = list(state.env)
         conditions: list[Expr] = []
@@ -639,7 +660,7 @@ class Engine:
             unify(a, t, env, conditions) for a, t in zip(lit.variables, answer.terms, strict=True)
         ):
             return
-        chosen = self.host.choose(lit, env, answer, siblings)
+        chosen = self.host.choose(lit, env, answer, table)
         both = and_(state.condition, condition, *conditions, chosen)
         if both is not FALSE:
             self.tasks.append(state.then(state.body[1:], env, both))

@@ -63,7 +63,7 @@ from nesymm.compiler.step import (
     Slot,
     StepProgram,
 )
-from nesymm.compiler.tabling import Answer, Split
+from nesymm.compiler.tabling import Answer, Split, Table
 from nesymm.compiler.types import BOOL, Enum, Int, Real, Tensor, Type, is_finite
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Diagnostic, ProgramError, Span
@@ -599,8 +599,8 @@ class Grounder:
     ) -> Iterable[tuple[tuple, Expr]]:
         return self.variables.draw(lit, answer, siblings)
 
-    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr:
-        return self.variables.choose(lit, env, answer, siblings)
+    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, table: Table | None) -> Expr:
+        return self.variables.choose(lit, env, answer, table)
 
     def collect(
         self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool

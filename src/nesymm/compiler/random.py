@@ -13,12 +13,12 @@ from functools import reduce
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from nesymm.compiler import tabling
 from nesymm.compiler.algebra import (
     and_,
     axis_value,
     const,
     eq,
-    exclusive,
     is_const,
     item,
     le,
@@ -39,16 +39,15 @@ from nesymm.compiler.runtime import (
     Env,
     as_expr,
     atom_text,
-    axes_of,
     compile_term,
     has_symbol,
     is_ground,
     key_of,
     resolve,
     show,
-    unify,
 )
 from nesymm.compiler.step import Param, RandomVariable
+from nesymm.compiler.tabling import Answer, coincide
 from nesymm.compiler.types import BOOL, Int, Real, Tensor, Type, contains, join
 from nesymm.distributions import FAMILIES, Family
 from nesymm.errors import Span
@@ -58,7 +57,6 @@ from nesymm.language.values import heads
 if TYPE_CHECKING:
     from nesymm.compiler.evaluate import Evaluator
     from nesymm.compiler.ground import Grounder
-    from nesymm.compiler.tabling import Answer
 
 
 class Variables:
@@ -134,8 +132,12 @@ class Variables:
 
     # ------------------------------------------------------------ choices
 
-    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr:
-        """The condition that a probabilistic clause picks one of its options."""
+    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, table: tabling.Table | None) -> Expr:
+        """The condition that a probabilistic clause picks one of its options.
+
+        `table` has the derivations of its body; there is none while a cycle is open.
+        """
+        siblings = table.final if table is not None else []
         bindings = [resolve(v, env) for v in lit.variables]
         for name, term in zip(lit.names, bindings, strict=True):
             if not is_ground(term):
@@ -161,7 +163,7 @@ class Variables:
         # first of them that holds, whichever asks.
         earlier = list(takewhile(lambda s: s is not answer, siblings))
         for other in reversed(earlier):
-            equal = _coincide(other, answer)
+            equal = coincide(self.host, table.given if table else frozenset(), other, answer)
             if equal is not FALSE:
                 theirs = list(env)
                 for variable, term in zip(lit.variables, other.terms, strict=True):
@@ -759,18 +761,6 @@ def _derivation(answer: Answer, siblings: list[Answer], names: tuple[str, ...]) 
     identity = identify(answer.terms, names)
     same = [s for s in siblings if _same(identify(s.terms, names), identity)]
     return next((i for i, s in enumerate(same) if s is answer), 0)
-
-
-def _coincide(other: Answer, answer: Answer) -> Expr:
-    """When another answer holds and has the same bindings."""
-    if axes_of(other.terms) != axes_of(answer.terms):
-        return FALSE  # answers that share elements of an axis were written along it
-    if exclusive(other.condition, answer.condition):
-        return FALSE
-    conditions: list[Expr] = []
-    pairs = zip(other.terms, answer.terms, strict=True)
-    possible = all(unify(x, y, [], conditions) for x, y in pairs)
-    return and_(other.condition, *conditions) if possible else FALSE
 
 
 def _same(a: Identity, b: Identity) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from nesymm.compiler.algebra import and_, exclusive
 from nesymm.compiler.clauses import (
     BuiltinLit,
     CallLit,
@@ -14,9 +15,9 @@ from nesymm.compiler.clauses import (
     Lit,
     Resolvent,
 )
-from nesymm.compiler.expr import Axis, Expr
+from nesymm.compiler.expr import FALSE, Axis, Expr
 from nesymm.compiler.order import Order
-from nesymm.compiler.runtime import Env, atom_text, axes_of
+from nesymm.compiler.runtime import Env, atom_text, axes_of, unify
 from nesymm.compiler.types import Enum, Int
 from nesymm.errors import Span
 from nesymm.language.program import Pred
@@ -42,7 +43,7 @@ class Host(Protocol):
         self, lit: DrawLit, answer: Answer, index: int, siblings: list[Answer]
     ) -> Iterable[tuple[tuple, Expr]]: ...
 
-    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, siblings: list[Answer]) -> Expr: ...
+    def choose(self, lit: ChoiceLit, env: Env, answer: Answer, table: Table | None) -> Expr: ...
 
     def collect(
         self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
@@ -151,3 +152,21 @@ class State:
         new = State(self.table, self.rule, body, env, condition, self.depth + deeper)
         new.alone = new.alone and self.alone
         return new
+
+
+def coincide(host: Host, given: frozenset[Axis], other: Answer, answer: Answer) -> Expr:
+    """When another answer of a table holds and has the same terms: they are then one atom.
+
+    `given` are the axes that the table was called with.
+    """
+    if exclusive(other.condition, answer.condition):
+        return FALSE
+    conditions: list[Expr] = []
+    pairs = list(zip(other.terms, answer.terms, strict=True))
+    if not all(unify(x, y, [], conditions) for x, y in pairs):
+        return FALSE
+    apart = axes_of([term for x, y in pairs if x is not y for term in (x, y)]) - given
+    if apart:
+        # Elements of an axis beside what is not along it: to be told one by one.
+        raise Split(host.sites_of(apart))
+    return and_(other.condition, *conditions)
