@@ -165,7 +165,8 @@ def coincide(host: Host, given: frozenset[Axis], other: Answer, answer: Answer) 
     pairs = list(zip(other.terms, answer.terms, strict=True))
     if not all(unify(x, y, [], conditions) for x, y in pairs):
         return FALSE
-    apart = axes_of([term for x, y in pairs if x is not y for term in (x, y)]) - given
+    shared = given | {x.data for x, y in pairs if x is y and isinstance(x, Expr) and x.op == "axis"}
+    apart = axes_of([term for x, y in pairs if x is not y for term in (x, y)]) - shared
     if apart:
         # Elements of an axis beside what is not along it: to be told one by one.
         raise Split(host.sites_of(apart))
