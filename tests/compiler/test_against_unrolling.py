@@ -741,7 +741,7 @@ def test_filtering_of_values_that_come_and_go() -> None:
     filtered_agree(source, 5, {})
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=10)
 @given(temporal())
 def test_filtering_of_random_programs(case: Case) -> None:
     lines = [line for line in case.source.splitlines() if "@T" not in line]

@@ -11,7 +11,7 @@ from oracles import Refused
 from nesymm.errors import ProgramError
 
 SETTINGS = settings(
-    max_examples=80,
+    max_examples=40,
     derandomize=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),

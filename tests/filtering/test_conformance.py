@@ -271,10 +271,8 @@ BITES = Case(
 )
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(HEARD, id="heard"), pytest.param(BITES, id="bites", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(HEARD, id="heard"), pytest.param(BITES, id="bites")])
 def test_entities_alike(case: Case) -> None:
     exact_agrees(case, ExactForward())
     particles_agree(case, METHODS[0])

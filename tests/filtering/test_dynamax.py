@@ -88,6 +88,7 @@ def test_hmm_filtered_in_single_precision(hmm: Any) -> None:
     assert along_states(found.filtered) == pytest.approx(filtered.filtered_probs, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_hmm_smoothed(hmm: Any) -> None:
     model, data, (_, smoothed, _) = hmm
     with jax.enable_x64(True):

@@ -40,6 +40,7 @@ def frames() -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 def test_the_answers_are_those_of_particles(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nesymm.compile(SOURCE, networks={"draw": draw})
     data = {"frame": frames()}
