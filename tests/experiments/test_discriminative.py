@@ -147,6 +147,7 @@ def games_with_hits() -> Dataset:
     return data
 
 
+@pytest.mark.slow
 def test_without_collisions_the_evidence_is_exactly_that_of_a_simulation() -> None:
     data = games_with_hits()
     model = known_model(n=4, enemies=1, collisions=0)
@@ -178,6 +179,7 @@ def test_exact_inference_is_used_in_training_and_afterwards() -> None:
     assert {enemies for _, _, enemies in method.settings()} == {1}
 
 
+@pytest.mark.slow
 def test_exact_inference_is_trained_without_a_crash() -> None:
     """Some versions of XLA die on its slopes (`nesymm/xla.py`)."""
     data = games(8, frames=4, grid=4, enemies=1, seed=0)

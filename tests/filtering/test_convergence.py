@@ -68,9 +68,8 @@ def test_exact_forward_is_the_forward_algorithm() -> None:
 SIZES = (64, 512, 4096)
 
 
-@pytest.mark.parametrize(
-    "kind", [RaoBlackwellised, pytest.param(Bootstrap, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [RaoBlackwellised, Bootstrap])
 def test_errors_fall_as_the_inverse_square_root(kind: Any) -> None:
     model = nesymm.compile(WEATHER)
     expected, evidence = forward(paper=False)

@@ -745,6 +745,7 @@ def order_of_bias(method: Callable[[int], Method], keys: int, batch: int) -> Non
     assert abs(slope + 1) < 4 * uncertain + 0.1, f"slope {slope} ± {uncertain}; {report}"
 
 
+@pytest.mark.slow
 def test_bias_of_the_logarithm_falls_like_one_over_the_particles() -> None:
     order_of_bias(lambda n: RaoBlackwellised(particles=n, resample_below=0.0), 32, 4096)
 

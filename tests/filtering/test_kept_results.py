@@ -91,7 +91,7 @@ def _answers(verb: str, found: Any, sequence: int) -> Data:
     ("name", "verb"),
     [
         ("impossible evidence", "trajectories"),
-        ("a rule that breaks", "smooth"),
+        pytest.param("a rule that breaks", "smooth", marks=pytest.mark.slow),
         ("a network that gives NaN", "trajectories"),
         pytest.param("impossible evidence", "smooth", marks=pytest.mark.slow),
         pytest.param("a rule that breaks", "trajectories", marks=pytest.mark.slow),
