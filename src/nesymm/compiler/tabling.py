@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from nesymm.compiler.algebra import and_, exclusive
 from nesymm.compiler.clauses import (
@@ -52,6 +52,8 @@ class Host(Protocol):
     def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis: ...
 
     def sites_of(self, axes: Iterable[Axis]) -> set[str]: ...
+
+    def split_axes(self, axes: Iterable[Axis], span: Span | None) -> NoReturn: ...
 
     def has_axes(self) -> bool: ...
 
@@ -169,5 +171,5 @@ def coincide(host: Host, given: frozenset[Axis], other: Answer, answer: Answer) 
     apart = axes_of([term for x, y in pairs if x is not y for term in (x, y)]) - shared
     if apart:
         # Elements of an axis beside what is not along it: to be told one by one.
-        raise Split(host.sites_of(apart))
+        host.split_axes(apart, answer.span)
     return and_(other.condition, *conditions)
