@@ -222,6 +222,29 @@ def test_the_bound_is_the_sum_over_all_starts(method: ProgramMethod) -> None:
     assert float(got) == pytest.approx(-(noise**2) * total / 3 / images[0].size, rel=1e-4)
 
 
+@pytest.mark.slow
+def test_particles_estimate_the_sum(method: ProgramMethod) -> None:
+    """The evidence that they estimate has the right mean, whatever the draws."""
+    data = load("N5valid").first(1)
+    images, actions = jnp.asarray(data.frames(1)[:, :4]), jnp.asarray(data.actions[:, :3])
+    networks = method.init(jax.random.key(0), usual_picture(data, 1))
+    networks["encoder"] = lambda picture, k: jnp.array([0.3 * k, -8.0])
+
+    def log_evidence(of: ProgramMethod, key: jax.Array) -> jax.Array:
+        loss = of.loss(networks, images, actions, key, 0.0)
+        return -loss * images[0].size / of.noise(0.0) ** 2
+
+    keys = jax.random.split(jax.random.key(1), 400)
+    sampled = replace(method, name="nesymm-sampled")
+    draws = jax.jit(jax.vmap(lambda key: log_evidence(sampled, key)))(keys)
+    # The summed program also observes the right row and column, of 25, in four steps.
+    summed = float(jax.jit(lambda key: log_evidence(method, key))(keys[0])) + 4 * np.log(25)
+    ratios = np.exp(np.asarray(draws, np.float64) - summed)
+    error = np.std(ratios, ddof=1) / np.sqrt(len(ratios))
+    assert 0 < error < 0.05
+    assert np.mean(ratios) == pytest.approx(1, abs=4 * error + 1e-3)
+
+
 def leaves(networks: object) -> list[jax.Array]:
     return jax.tree.leaves(eqx.filter(networks, eqx.is_array))
 

@@ -57,6 +57,11 @@ class ProgramMethod:
         return self.name != "deep-hmm"
 
     @property
+    def sampled(self) -> bool:
+        """Whether particles stand for the agent's place in training."""
+        return self.name == "nesymm-sampled"
+
+    @property
     def rows(self) -> int:
         """How many rows and columns the program tells apart."""
         return self.scene.grid if self.ruled else self.scene.side
@@ -64,7 +69,7 @@ class ProgramMethod:
     @property
     def inference(self) -> Inference:
         """In training."""
-        return SAMPLED if self.name == "nesymm-sampled" else EXACT
+        return SAMPLED if self.sampled else EXACT
 
     def init(self, key: Any, usual: Any) -> dict[str, Any]:
         """Fresh networks."""
@@ -82,6 +87,8 @@ class ProgramMethod:
         path = FOLDER / ("agent.nsl" if self.ruled else "deep_hmm.nsl")
         rows = "n" if self.ruled else "side"
         constants = {rows: self.rows, "pixels": self.scene.size}
+        if self.sampled:
+            constants["summed"] = 0
         return nesymm.compile(path.read_text(), name=path.name, constants=constants)
 
     def with_networks(self, networks: Mapping[str, Any]) -> nesymm.Model:
