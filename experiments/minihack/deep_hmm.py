@@ -125,6 +125,9 @@ class TrainedDeepHMM:
         leaves = jax.tree.leaves(eqx.filter(dict(self.model.networks), eqx.is_inexact_array))
         return sum(leaf.size for leaf in leaves)
 
+    def roughly(self) -> TrainedDeepHMM:
+        return self  # it has few particles
+
     def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
         cells = (data.grid + 2) ** 2
         if cells != self.model.constants["cells"]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.minihack import plots, results
+from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.data import load
 from experiments.minihack.methods import SETTINGS, Setting
 from experiments.minihack.metrics import Scores, score
@@ -33,12 +34,13 @@ def show(out: Path) -> None:
     found: dict[Setting, Scores] = {}
     for setting in SETTINGS:
         data = load(results.set_name(setting, "test"))
-        found[setting] = score(trained.probabilities(data, SEED), data.dead)
+        answers, rate = trained.probabilities(data, SEED), death_rate(trained, setting)
+        found[setting] = score(moved(answers, rate, BARS["half"]), data.dead)
     console.print(table(found))
     record = {
         "scores": {results.set_name(s, "test"): f.to_json() for s, f in found.items()},
     }
-    for path in plots.draw_all(trained, {"nesymm": {"seeds": {str(SEED): record}}}, out):
+    for path in plots.draw_all(trained, {"nesymm-half": {"seeds": {str(SEED): record}}}, out):
         console.print(f"drawn: {path}")
 
 

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from experiments.minihack import harness, results
+from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.metrics import score
 from experiments.minihack.options import seeds
 from experiments.minihack.reading import read
@@ -46,6 +47,13 @@ def command_line() -> argparse.ArgumentParser:
     evaluate.add_argument("--weights", type=Path, help="instead of the shipped ones")
     evaluate.add_argument("--particles", type=int, default=3000)
     evaluate.add_argument("--seed", type=int, default=0)
+    evaluate.add_argument(
+        "--bar",
+        choices=BARS,
+        default="half",
+        help="what is death: more than 0.5 of the posterior, more than even odds beforehand make "
+        "of it, or half way between",
+    )
     evaluate.add_argument("--json", action="store_true", help="print JSON, probabilities included")
 
     tables = commands.add_parser("tables", help="the paper's tables with the recorded numbers")
@@ -99,6 +107,10 @@ def evaluate(options: argparse.Namespace) -> int:
     data = read(options.data)
     trained = Rules(test_particles=options.particles).load(options.weights or WEIGHTS)
     probabilities = trained.probabilities(data, options.seed)
+    way = BARS[options.bar]
+    if way:
+        rate = death_rate(trained, (data.grid, data.frames, data.enemies))
+        probabilities = moved(probabilities, rate, way)
     found = score(probabilities, data.dead)
     if options.json:
         told = {

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from experiments.minihack import results
+from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.data import FURTHER, load
-from experiments.minihack.methods import Method, Setting, Trained
-from experiments.minihack.metrics import DEATH_WEIGHT, Scores, score, weighted
+from experiments.minihack.methods import Method, Program, Setting, Trained
+from experiments.minihack.metrics import Scores, score
 from nesymm.errors import NesymmError
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -41,8 +42,8 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "deep-hmm": ("experiments.minihack.deep_hmm", "DeepHMM", {}),
 }
-# These give probabilities that may be weighted afterwards; others are trained for it.
-WEIGHTED = ("nesymm", "deep-hmm")
+# These know how often agents die before they see one, and are scored with other bars too.
+PROGRAMS = ("nesymm", "deep-hmm")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def run(job: Job) -> None:
     before = results.seeds(job.method, job.folder).get(job.seed)
     path = job.weights / f"{job.method}-{job.seed}.safetensors"
     if before is not None and path.exists():
-        trained, record, known = method.load(path), before, set(before["scores"])
+        trained, record, known = method.load(path), before, known_scores(job)
     else:
         trained, record = fit(method, job, path)
         known = set()
@@ -136,12 +137,10 @@ def evaluate(
 ) -> dict[str, dict[str, Scores]]:
     """The scores on every test set that the method can be used on, save the known ones.
 
-    Those of a method in `WEIGHTED` are also given with every death counted several times.
+    Those of a program are also given for other bars.
     """
-    weights = {job.method: 1.0}
-    if job.method in WEIGHTED:
-        weights[f"{job.method}-weighted"] = DEATH_WEIGHT
-    found: dict[str, dict[str, Scores]] = {name: {} for name in weights}
+    found: dict[str, dict[str, Scores]] = {name: {} for name in versions(job.method)}
+    rates: dict[Setting, float] = {}
     for part in job.parts:
         for setting in settings_of(method, part):
             name = results.set_name(setting, part)
@@ -149,8 +148,11 @@ def evaluate(
                 continue
             data = load(name)
             probabilities = trained.probabilities(data, job.seed)
-            for version, weight in weights.items():
-                scores = score(weighted(probabilities, weight), data.dead)
+            if job.method in PROGRAMS and setting not in rates:
+                rates[setting] = death_rate(cast(Program, trained), setting)
+            for version, way in versions(job.method).items():
+                answers = moved(probabilities, rates[setting], way) if way else probabilities
+                scores = score(answers, data.dead)
                 found[version][name] = scores
                 if job.progress:
                     told = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
@@ -158,11 +160,24 @@ def evaluate(
     return found
 
 
+def versions(method: str) -> dict[str, float]:
+    """The names a method's scores have, and how far the bar is moved."""
+    if method not in PROGRAMS:
+        return {method: 0.0}
+    return {f"{method}-{name}" if way else method: way for name, way in BARS.items()}
+
+
+def known_scores(job: Job) -> set[str]:
+    """The data sets on record in all versions."""
+    known = (results.scored(name, job.seed, job.folder) for name in versions(job.method))
+    return set.intersection(*known)
+
+
 def finished(job: Job) -> bool:
     """Whether all that is asked for is on record."""
     method = make(job.method, job.epochs)
     wanted = {results.set_name(s, part) for part in job.parts for s in settings_of(method, part)}
-    return wanted <= results.scored(job.method, job.seed, job.folder)
+    return wanted <= known_scores(job)
 
 
 def settings_of(method: Method, part: str) -> tuple[Setting, ...]:

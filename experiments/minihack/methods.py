@@ -44,6 +44,14 @@ class Trained(Protocol):
         ...
 
 
+class Program(Trained, Protocol):
+    """A fitted program. It also answers where hits are not known (NaN)."""
+
+    def roughly(self) -> Trained:
+        """The same with fewer particles, where a mean over many games is asked for."""
+        ...
+
+
 class Method(Protocol):
     """A method to fit."""
 

@@ -7,9 +7,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 THRESHOLD = 0.5
-# In the training set five survive for each who dies. Where a death counts five times, both
-# classes count the same there, which is what balanced accuracy asks for.
-DEATH_WEIGHT = 5.0
 
 
 @dataclass(frozen=True)
@@ -27,11 +24,6 @@ class Scores:
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
-
-
-def weighted(probabilities: np.ndarray, weight: float) -> np.ndarray:
-    """p(dead) where a death counts so many times."""
-    return weight * probabilities / (weight * probabilities + 1 - probabilities)
 
 
 def score(probabilities: np.ndarray, dead: np.ndarray) -> Scores:

@@ -30,6 +30,7 @@ COLOURS = {
 PAPER_MARKS = {"Transformer": "^", "Deep-HMM": "s", "NeSy-MM": "D"}
 GREY = "#777777"
 WEIGHTED = "-weighted"
+FILLS = {"posterior": "full", "half": "left", "even": "none"}
 ACCURACIES = {"test": "accuracy.png", "test_large": "accuracy_large.png"}
 
 
@@ -57,16 +58,17 @@ def _figure(width: float, height: float, dpi: int = 150) -> Figure:
 # ---------------------------------------------------------------- accuracy
 
 
-def _rank(name: str) -> tuple[int, bool]:
-    """The methods in the order of their colours, each before its weighted version."""
-    return [*COLOURS].index(name.removesuffix(WEIGHTED)), name.endswith(WEIGHTED)
+def _colour_and_fill(name: str) -> tuple[str, str]:
+    """A colour for each method, and how much of its mark is filled."""
+    method, version = results.version_of(name)
+    fill = "none" if method.endswith(WEIGHTED) else FILLS[version]
+    return COLOURS[method.removesuffix(WEIGHTED)], fill
 
 
 def accuracy(records: dict[str, Any], part: str = "test") -> Figure:
     """Balanced accuracy and F1 by setting: the paper's methods in grey, ours in colour."""
     figure = _figure(10, 6.5)
     axes = figure.subplots(2, 1, sharex=True)
-    records = {n: records[n] for n in sorted(records, key=_rank)}
     places = np.arange(len(SETTINGS))
     for ax, metric in zip(axes, results.IN_PAPER, strict=True):
         _panel(ax, metric, records, part)
@@ -96,9 +98,9 @@ def _panel(ax: Any, metric: str, records: dict[str, Any], part: str) -> None:
         }
         xs = list(found) + next(offsets)
         ys, errors = np.nan_to_num(list(found.values())).reshape(-1, 2).T
-        colour = COLOURS[name.removesuffix(WEIGHTED)]
-        fill = "white" if name.endswith(WEIGHTED) else colour
-        ax.errorbar(xs, ys, errors, fmt="o", color=colour, mfc=fill, ms=5, capsize=2, label=name)
+        colour, fill = _colour_and_fill(name)
+        mark = {"fmt": "o", "ms": 5, "color": colour, "fillstyle": fill}
+        ax.errorbar(xs, ys, errors, capsize=2, label=name, **mark)
     ax.set_ylabel(results.IN_PAPER[metric][0])
     ax.grid(axis="y", color="#dddddd")
     ax.set_axisbelow(True)

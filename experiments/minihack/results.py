@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from experiments.minihack import data
+from experiments.minihack.bars import BARS
 from experiments.minihack.methods import SETTINGS, Setting
 
 FOLDER = Path(__file__).parent / "results"
@@ -76,9 +77,16 @@ def read_all(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     return {name: found[name] for name in sorted(found, key=_rank)}
 
 
-def _rank(name: str) -> tuple[int, str]:
-    """Ours first."""
-    return (0 if name.startswith("nesymm") else 1), name
+def _rank(name: str) -> tuple[bool, str, int]:
+    """Ours first; the versions of a method in their order."""
+    method, version = version_of(name)
+    return not name.startswith("nesymm"), method, list(BARS).index(version)
+
+
+def version_of(name: str) -> tuple[str, str]:
+    """The method that a record is of, and its bar."""
+    method, _, bar = name.rpartition("-")
+    return (method, bar) if bar in BARS else (name, "posterior")
 
 
 def seeds(method: str, folder: Path = FOLDER) -> dict[int, dict[str, Any]]:
@@ -149,6 +157,8 @@ def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[s
     digits = METRICS[metric][1]
     column = list(METRICS).index(metric)
     papers = PAPER if metric in IN_PAPER else {}
+    if metric not in IN_PAPER:  # these do not depend on the bar
+        records = {name: r for name, r in records.items() if version_of(name)[0] == name}
     heads = ["N", "T", "E", *(f"{m} (paper)" for m in papers), *records]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
     for setting in _settings(part):
@@ -175,6 +185,8 @@ def _costs(records: dict[str, dict[str, Any]]) -> list[str]:
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for method, record in records.items():
+        if version_of(method)[0] != method:
+            continue  # what was trained is the same
         runs = list(record["seeds"].values())
         seconds, memory, on_device = (
             _number(np.array([r[name] for r in runs if name in r]), 0)

@@ -6,7 +6,7 @@ it learns holds on any grid; how well they aim is a number that the program lear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ PROGRAM = Path(__file__).with_name("discriminative.nsl")
 WEIGHTS = Path(__file__).with_name("weights") / "nesymm-0.safetensors"
 FURTHEST = 9  # the largest difference of rows or columns in training
 QUERY = "dead@T"
+ROUGH_PARTICLES = 400
 
 
 class Policy(eqx.Module):
@@ -67,7 +68,7 @@ def arrays(data: Dataset, rows: slice | np.ndarray = slice(None)) -> dict[str, n
     return {
         "start": data.start[rows].astype(np.int64),
         "action": actions,
-        "hit": data.hits[rows].astype(np.int64),
+        "hit": data.hits[rows],
     }
 
 
@@ -78,6 +79,9 @@ class TrainedRules:
     model: nesymm.Model
     inference: Inference
     batch: int = 100
+    rooms: dict[tuple[int, int], nesymm.Model] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # so that each is compiled once
 
     @property
     def parameters_count(self) -> int:
@@ -90,7 +94,13 @@ class TrainedRules:
 
     def on(self, data: Dataset) -> nesymm.Model:
         """The same model in another room with other enemies."""
-        return self.model.with_constants(n=data.grid, enemies=data.enemies)
+        room = data.grid, data.enemies
+        if room not in self.rooms:
+            self.rooms[room] = self.model.with_constants(n=data.grid, enemies=data.enemies)
+        return self.rooms[room]
+
+    def roughly(self) -> TrainedRules:
+        return replace(self, inference=RaoBlackwellised(ROUGH_PARTICLES))
 
     def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
         """p(dead) per trajectory; 0.5 for one that the rules cannot explain."""

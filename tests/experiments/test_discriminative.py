@@ -14,6 +14,7 @@ import pytest
 
 import nesymm
 from experiments.minihack import discriminative
+from experiments.minihack.bars import unseen
 from experiments.minihack.data import Dataset, load
 from experiments.minihack.metrics import score
 from experiments.minihack.plots import COMPASS
@@ -221,6 +222,21 @@ def test_evaluate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told["balanced_accuracy"] == pytest.approx(again.balanced_accuracy)
     assert told["f1"] == pytest.approx(again.f1)
     assert told["balanced_accuracy"] > 60
+    # Another bar: all odds are multiplied by the same, here by more than one, for few die.
+    assert discriminative.main([*command, "--bar", "posterior"]) == 0
+    plain = np.array(json.loads(capsys.readouterr().out)["probabilities"])
+    moved = np.array(told["probabilities"])
+    inside = (plain > 0.05) & (plain < 0.95)
+    factors = (moved / (1 - moved) / (plain / (1 - plain)))[inside]
+    assert len(factors) > 3 and factors.min() > 1.5
+    assert factors == pytest.approx(factors[0], rel=1e-3)
+
+
+def test_the_program_knows_beforehand_how_many_die() -> None:
+    given, foretold = load("N10T10E1train").dead, unseen((10, 10, 1), 500)
+    answers = Rules().load(WEIGHTS).roughly().probabilities(foretold)
+    error = np.sqrt(np.var(given) / len(given) + np.var(answers) / len(answers))
+    assert np.mean(answers) == pytest.approx(given.mean(), abs=4 * error)
 
 
 def broken(kind: str, path: Path) -> None:
