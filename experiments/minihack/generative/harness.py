@@ -241,7 +241,6 @@ def obedience(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def horizon(options: argparse.Namespace) -> dict[str, Any]:
-    # A program unrolled further, to 256, is nested too deeply for Python's recursion.
     grid, short, long = options.grid, range(1, options.longest + 1), [2**k for k in range(8)]
     for method in ("enumerate", "circuit"):
         unrolled.unrolled_cost(grid, 1, method)  # imports are not counted

@@ -84,6 +84,16 @@ class Weight:
 
 Source = Drawn | Leaf | Weight
 
+# Elements that depend on one another are found within one another up to this depth.
+_DEEPEST = 20
+
+
+class _TooDeep(Exception):
+    """An element that is to be found before those that depend on it."""
+
+    def __init__(self, variable: RandomVariable, key: tuple):
+        self.variable, self.key = variable, key
+
 
 class Encoding:
     """A formula under construction, and what its variables stand for."""
@@ -110,6 +120,7 @@ class Encoding:
         self._systems: dict[int, list[int]] = {}
         self._leaves: dict[Any, int] = {}
         self._keep: list[Expr] = []
+        self._depth = 0
 
     # ------------------------------------------------------------ kinds of expressions
 
@@ -202,7 +213,10 @@ class Encoding:
         if id(system) not in self._systems:
             atoms = self.formula.fixpoint(len(system.definitions))
             self._systems[id(system)] = atoms
+            # What lies too deep is found inside: half of a system must not be left behind.
+            depth, self._depth = self._depth, 0
             self.formula.define(atoms, [self.truth(d) for d in system.definitions])
+            self._depth = depth
         return self._systems[id(system)]
 
     def _comparison(self, node: Expr, place: Place) -> int:
@@ -261,7 +275,7 @@ class Encoding:
                     for a in node.args
                     if not isinstance(a.type, Bool) and self._key(a, place) not in self._values
                 ]
-                if node.op not in ("rv", "sum", "min", "max", "pick")
+                if node.op != "rv" and not isinstance(node.data, Axis)
                 else []
             )
             if numeric:
@@ -402,8 +416,31 @@ class Encoding:
         return {v: self.formula.or_(fs) for v, fs in found.items()}
 
     def _element(self, variable: RandomVariable, key: tuple) -> Values:
-        if (variable.name, key) in self.elements:
-            return self.elements[variable.name, key]
+        """The values of one element; those it depends on come first, however many lie below."""
+        found = self.elements.get((variable.name, key))
+        if found is not None:
+            return found
+        if self._depth == _DEEPEST:
+            raise _TooDeep(variable, key)
+        if self._depth:
+            return self._nested_element(variable, key)
+        waiting = [(variable, key)]
+        while waiting:
+            try:
+                self._nested_element(*waiting[-1])
+                waiting.pop()
+            except _TooDeep as below:
+                waiting.append((below.variable, below.key))
+        return self.elements[variable.name, key]
+
+    def _nested_element(self, variable: RandomVariable, key: tuple) -> Values:
+        self._depth += 1
+        try:
+            return self._new_element(variable, key)
+        finally:
+            self._depth -= 1
+
+    def _new_element(self, variable: RandomVariable, key: tuple) -> Values:
         place = dict(zip(variable.axes, key, strict=True))
         outcomes = variable.outcomes
         exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
