@@ -1,13 +1,12 @@
-"""Answers for another bar.
+"""What is called death: answers for another bar than 0.5.
 
 A program of the game knows how often agents die in a room before it sees one of them: it can be
-asked about games of which nothing is told. Whoever is to be found right by F1 says death above even
-odds, 0.5. Balanced accuracy counts the rarer class as much as the other, so death is what has
-become more likely than it was beforehand: the bar is the death rate. Half way between, both are
-served.
+asked about games of which nothing is told. Accuracy asks to say death above 0.5. Balanced accuracy
+counts the rarer class as much as the other, so death is what has become more likely than it was
+beforehand: the bar is the death rate. The mean of both serves both.
 
 No game that was played has a part in this. Answers are moved such that the bar comes to lie at
-0.5, the threshold for all methods.
+0.5, where all methods are scored.
 """
 
 from __future__ import annotations

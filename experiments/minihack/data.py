@@ -64,6 +64,8 @@ FURTHER = (
     (19, 20, 1),
     (19, 50, 1),
 )
+# Larger rooms than NetHack has: played by its rules, but not by the game.
+SIMULATED = ((30, 20, 1), (30, 20, 2), (30, 30, 1))
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ SPLITS = {
         *(Split(*setting, "test", 1000, seed=2) for setting in PAPER_DEATHS),
         *(Split(*setting, "test_large", count, seed=3) for setting, count in LARGE.items()),
         *(Split(*setting, "test", 1000, seed=2) for setting in FURTHER),
+        *(Split(*setting, "simulated", 1000, seed=4) for setting in SIMULATED),
     ]
 }
 
@@ -160,16 +163,21 @@ def sample(game: Game, split: Split, index: int) -> Sample:
     """
     entropy = (split.seed, split.grid, split.frames, split.enemies, index)
     rng = np.random.default_rng(entropy)
-    side = split.grid - 1  # rows and columns 1 to N - 1, as the paper's authors have it
     for draws in range(1, 10_000):
-        cells = rng.choice(side * side, size=1 + split.enemies, replace=False)
-        places: list[Cell] = [(1 + int(c) // side, 1 + int(c) % side) for c in cells]
-        actions = rng.integers(4, size=split.frames - 1, dtype=np.uint8)
+        places, actions = first_places(split, rng)
         seed = int(rng.integers(2**31))
         trajectory = game.play(places[0], places[1:], actions.tolist(), seed)
         if not trajectory.enemy_lost:
             return Sample(actions, trajectory, draws)
     raise RuntimeError(f"{split.name}: an enemy was lost in every sequence of trajectory {index}")
+
+
+def first_places(split: Split, rng: np.random.Generator) -> tuple[list[Cell], np.ndarray]:
+    """Where the agent and the imps begin, and what the agent will do."""
+    side = split.grid - 1  # rows and columns 1 to N - 1, as the paper's authors have it
+    cells = rng.choice(side * side, size=1 + split.enemies, replace=False)
+    actions = rng.integers(4, size=split.frames - 1, dtype=np.uint8)
+    return [(1 + int(c) // side, 1 + int(c) % side) for c in cells], actions
 
 
 def _sample_range(split: Split, bounds: tuple[int, int]) -> list[Sample]:
@@ -268,30 +276,37 @@ def summary(split: Split, data: Dataset, samples: list[Sample]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = command_line()
     options = parser.parse_args(arguments)
-    if not installed():
+    splits = [SPLITS[name] for name in options.only or SPLITS]
+    if not installed() and any(split.part != "simulated" for split in splits):
         parser.error(NEEDED)
     if options.jobs < 1 or (options.count is not None and options.count < 1):
         parser.error("--jobs and --count must be at least 1")
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+    from experiments.minihack.simulator import simulate
+
     for folder in filter(None, (options.out, options.trace)):
         os.makedirs(folder, exist_ok=True)
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
-        for name in options.only or SPLITS:
-            split = SPLITS[name]
+        for split in splits:
+            name = split.name
             split = replace(split, count=options.count or split.count)
             task = progress.add_task(f"{name:>20}", total=split.count)
             samples: list[Sample] = []
-            for chunk in generate(split, options.jobs):
-                samples += chunk
-                progress.advance(task, len(chunk))
-            data = collect(split, samples)
+            if split.part == "simulated":
+                data = simulate(split)
+                progress.advance(task, split.count)
+            else:
+                for chunk in generate(split, options.jobs):
+                    samples += chunk
+                    progress.advance(task, len(chunk))
+                data = collect(split, samples)
             if options.padding == "zero":
                 data = data.padded_with_zeros()
             data.save(options.out / f"{name}.npz")
-            if options.trace:
+            if options.trace and samples:
                 save_trace(options.trace / f"{name}_trace.npz", samples, split.grid)
             progress.print(summary(split, data, samples))
 

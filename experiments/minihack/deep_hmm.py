@@ -21,7 +21,7 @@ import optax
 
 import nesymm
 from experiments.minihack.data import Dataset
-from experiments.minihack.methods import SETTINGS, Setting
+from experiments.minihack.methods import Setting
 from nesymm.filtering.methods import RaoBlackwellised
 from nesymm.training import LogEvidence, QueryLoss, fit
 from nesymm.training.checkpoints import load_model, save_model
@@ -160,8 +160,8 @@ class DeepHMM:
     patience: int = 5
     grid: int = 10
 
-    def settings(self) -> tuple[Setting, ...]:
-        return tuple(setting for setting in SETTINGS if setting[0] == self.grid)
+    def takes(self, setting: Setting) -> bool:
+        return setting[0] == self.grid
 
     def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedDeepHMM:
         """The epoch with the least validation loss is kept."""

@@ -51,8 +51,8 @@ def command_line() -> argparse.ArgumentParser:
         "--bar",
         choices=BARS,
         default="half",
-        help="what is death: more than 0.5 of the posterior, more than even odds beforehand make "
-        "of it, or half way between",
+        help="death is what is given more than 0.5 (posterior), more than the death rate that the "
+        "program expects (even), or more than the mean of the two (half, the default)",
     )
     evaluate.add_argument("--json", action="store_true", help="print JSON, probabilities included")
 
@@ -102,15 +102,23 @@ def tables(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from experiments.minihack.rules import WEIGHTS, Rules
 
     data = read(options.data)
     trained = Rules(test_particles=options.particles).load(options.weights or WEIGHTS)
-    probabilities = trained.probabilities(data, options.seed)
-    way = BARS[options.bar]
-    if way:
-        rate = death_rate(trained, (data.grid, data.frames, data.enemies))
-        probabilities = moved(probabilities, rate, way)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("games", total=len(data))
+        probabilities = trained.probabilities(
+            data, options.seed, lambda done: progress.update(task, completed=done)
+        )
+        rate, way = 0.5, BARS[options.bar]
+        if way:
+            progress.add_task("games of which nothing is told", total=None)
+            rate = death_rate(trained, (data.grid, data.frames, data.enemies))
+            probabilities = moved(probabilities, rate, way)
     found = score(probabilities, data.dead)
     if options.json:
         told = {
@@ -125,6 +133,8 @@ def evaluate(options: argparse.Namespace) -> int:
             f"balanced accuracy {found.balanced_accuracy:.2f} %, F1 {found.f1:.3f} "
             f"on {found.n} sequences"
         )
+        if way:
+            print(f"(the program expects {100 * rate:.1f} % deaths before it sees them)")
     return 0
 
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from experiments.minihack import results
 from experiments.minihack.bars import BARS, death_rate, moved
-from experiments.minihack.data import FURTHER, load
+from experiments.minihack.data import load
 from experiments.minihack.methods import Method, Program, Setting, Trained
 from experiments.minihack.metrics import Scores, score
 from nesymm.errors import NesymmError
@@ -85,19 +85,25 @@ def make(name: str, epochs: int | None = None) -> Method:
 def run(job: Job) -> None:
     """Fits (or reads what was fitted before), scores what is not scored yet, writes the record.
 
-    All scores of a record are of the same weights: where it is fitted again, old ones go.
+    All scores of a record are of the same weights: where it is fitted again, all that was scored
+    before is scored again.
     """
     method = make(job.method, job.epochs)
     before = results.seeds(job.method, job.folder).get(job.seed)
     path = job.weights / f"{job.method}-{job.seed}.safetensors"
-    if before is not None and path.exists():
+    known: set[str] = set()
+    if before is None:
+        trained, record = fit(method, job, path)
+    elif path.exists():
         trained, record, known = method.load(path), before, known_scores(job)
     else:
         trained, record = fit(method, job, path)
-        known = set()
+        scored = set(before["scores"])
+        lost = [p for p in results.PARTS if scored & names_of(method, p)]
+        job = replace(job, parts=tuple(dict.fromkeys((*job.parts, *lost))))
     for name, scores in evaluate(method, trained, job, known).items():
-        scored = {data: s.to_json() for data, s in scores.items()}
-        results.add(name, job.seed, {**record, "scores": scored}, job.folder, keep=bool(known))
+        told = {data: s.to_json() for data, s in scores.items()}
+        results.add(name, job.seed, {**record, "scores": told}, job.folder, keep=record is before)
 
 
 def fit(method: Method, job: Job, path: Path) -> tuple[Trained, dict[str, Any]]:
@@ -176,19 +182,17 @@ def known_scores(job: Job) -> set[str]:
 def finished(job: Job) -> bool:
     """Whether all that is asked for is on record."""
     method = make(job.method, job.epochs)
-    wanted = {results.set_name(s, part) for part in job.parts for s in settings_of(method, part)}
-    return wanted <= known_scores(job)
+    return set().union(*(names_of(method, part) for part in job.parts)) <= known_scores(job)
+
+
+def names_of(method: Method, part: str) -> set[str]:
+    """The test sets of a part that a method can be used on."""
+    return {results.set_name(setting, part) for setting in settings_of(method, part)}
 
 
 def settings_of(method: Method, part: str) -> tuple[Setting, ...]:
     """The settings of a part that a method can be used on."""
-    told = method.settings()
-    if part != results.FURTHER:
-        return told
-    # A method that is not bound to the grid of the training set goes on to any grid.
-    bound = {grid for grid, _, _ in told} == {10}
-    several = any(enemies > 1 for _, _, enemies in told)
-    return tuple(s for s in FURTHER if (s[0] == 10 or not bound) and (s[2] == 1 or several))
+    return tuple(setting for setting in results.settings_of(part) if method.takes(setting))
 
 
 def memory(kind: str | None = None) -> dict[str, float]:

@@ -55,8 +55,8 @@ class Program(Trained, Protocol):
 class Method(Protocol):
     """A method to fit."""
 
-    def settings(self) -> tuple[Setting, ...]:
-        """Those of `SETTINGS` that the method can be used on."""
+    def takes(self, setting: Setting) -> bool:
+        """Whether the method can be used there."""
         ...
 
     def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> Trained:

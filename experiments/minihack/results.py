@@ -54,12 +54,14 @@ METRICS = {
     "own_bar": ("Balanced accuracy (%) where the mean of a method's probabilities is its bar", 2),
     "ranking": ("Pairs in which one who dies is given more than one who survives (%)", 2),
 }
-FURTHER = "further"
+FURTHER, SIMULATED = "further", "simulated"
 PARTS = {
     "test": "1,000 trajectories per setting, as in the paper",
     "test_large": "larger sets",
     FURTHER: "beyond the paper, 1,000 trajectories per setting",
+    SIMULATED: "beyond NetHack's map, 1,000 simulated trajectories per setting",
 }
+BEYOND = {FURTHER: data.FURTHER, SIMULATED: data.SIMULATED}
 
 
 def set_name(setting: Setting, part: str) -> str:
@@ -137,31 +139,31 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
     for part, about in PARTS.items():
         if not measured(records, part):
             continue
-        for metric in IN_PAPER if part == FURTHER else METRICS:
+        for metric in IN_PAPER if part in BEYOND else METRICS:
             text += [f"## {METRICS[metric][0]}, {about}", "", *_table(records, part, metric), ""]
     return "\n".join([*text, "## Cost", "", *_costs(records)]) + "\n"
 
 
 def measured(records: dict[str, dict[str, Any]], part: str) -> bool:
     """Whether there is any score of a part."""
-    names = {set_name(setting, part) for setting in _settings(part)}
+    names = {set_name(setting, part) for setting in settings_of(part)}
     runs = [run for record in records.values() for run in record["seeds"].values()]
     return any(names & set(run["scores"]) for run in runs)
 
 
-def _settings(part: str) -> tuple[Setting, ...]:
-    return data.FURTHER if part == FURTHER else SETTINGS
+def settings_of(part: str) -> tuple[Setting, ...]:
+    return BEYOND.get(part, SETTINGS)
 
 
 def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[str]:
     digits = METRICS[metric][1]
     column = list(METRICS).index(metric)
-    papers = PAPER if metric in IN_PAPER else {}
-    if metric not in IN_PAPER:  # these do not depend on the bar
+    papers = PAPER if metric in IN_PAPER and part not in BEYOND else {}
+    if metric not in IN_PAPER:  # these are about the order of answers, or have a bar of their own
         records = {name: r for name, r in records.items() if version_of(name)[0] == name}
     heads = ["N", "T", "E", *(f"{m} (paper)" for m in papers), *records]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
-    for setting in _settings(part):
+    for setting in settings_of(part):
         cells = [str(x) for x in setting]
         for paper in papers.values():
             cells.append(f"{paper[setting][column]:.2f}" if setting in paper else "–")

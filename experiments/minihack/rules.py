@@ -6,6 +6,7 @@ it learns holds on any grid; how well they aim is a number that the program lear
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ import optax
 
 import nesymm
 from experiments.minihack.data import Dataset
-from experiments.minihack.methods import SETTINGS, Setting
+from experiments.minihack.game import LARGEST_GRID
+from experiments.minihack.methods import Setting
 from nesymm.filtering.methods import ExactForward, RaoBlackwellised
 from nesymm.filtering.methods import Method as Inference
 from nesymm.training import LogEvidence, QueryLoss, fit
@@ -29,6 +31,7 @@ WEIGHTS = Path(__file__).with_name("weights") / "nesymm-0.safetensors"
 FURTHEST = 9  # the largest difference of rows or columns in training
 QUERY = "dead@T"
 ROUGH_PARTICLES = 400
+MOST_BYTES = 4 * 2**30
 
 
 class Policy(eqx.Module):
@@ -102,19 +105,31 @@ class TrainedRules:
     def roughly(self) -> TrainedRules:
         return replace(self, inference=RaoBlackwellised(ROUGH_PARTICLES))
 
-    def probabilities(self, data: Dataset, seed: int = 0) -> np.ndarray:
-        """p(dead) per trajectory; 0.5 for one that the rules cannot explain."""
-        model = self.on(data)
+    def probabilities(
+        self, data: Dataset, seed: int = 0, tell: Callable[[int], None] = lambda done: None
+    ) -> np.ndarray:
+        """p(dead) per trajectory; 0.5 for one that the rules cannot explain.
+
+        `tell` is told how many have been answered so far.
+        """
+        model, batch = self.on(data), self._batch(data)
         found = []
-        for start in range(0, len(data), self.batch):
+        for start in range(0, len(data), batch):
             # The last batch is filled up, since another size would be compiled anew.
-            rows = np.minimum(np.arange(start, start + self.batch), len(data) - 1)
+            rows = np.minimum(np.arange(start, start + batch), len(data) - 1)
             result = model.filter(
                 arrays(data, rows), method=self.inference, seed=seed + start, errors="keep"
             )
             found.append(np.asarray(result.final[QUERY]))
+            tell(min(start + batch, len(data)))
         answers = np.concatenate(found)[: len(data)]
         return np.where(np.isfinite(answers), answers, 0.5)
+
+    def _batch(self, data: Dataset) -> int:
+        """How many sequences at a time: where the imps begin takes a table for each of them."""
+        particles = getattr(self.inference, "particles", 1)
+        table = 4 * particles * data.enemies * data.grid**2  # bytes
+        return max(1, min(self.batch, len(data), MOST_BYTES // table))
 
     def save(self, path: str | Path) -> None:
         save_model(self.model, path)
@@ -136,8 +151,8 @@ class Rules:
         """In training."""
         return RaoBlackwellised(particles=self.particles)
 
-    def settings(self) -> tuple[Setting, ...]:
-        return SETTINGS
+    def takes(self, setting: Setting) -> bool:
+        return True
 
     def model(self, train: Dataset, seed: int) -> nesymm.Model:
         """What is fitted."""
@@ -176,7 +191,8 @@ class ExactRules(Rules):
     """The same with exact inference, also in training.
 
     With collisions the agent's path is uncertain, and the belief over agent, imp, turn and
-    health is too large. Without, it is one over the imp and the health. For one imp only.
+    health is too large. Without, it is one over the imp and the health. For one imp only, and
+    for rooms that fit on NetHack's map.
     """
 
     epochs: int = 10
@@ -185,8 +201,9 @@ class ExactRules(Rules):
     def inference(self) -> Inference:
         return ExactForward()
 
-    def settings(self) -> tuple[Setting, ...]:
-        return tuple(setting for setting in SETTINGS if setting[2] == 1)
+    def takes(self, setting: Setting) -> bool:
+        grid, _, enemies = setting
+        return enemies == 1 and grid <= LARGEST_GRID
 
     def model(self, train: Dataset, seed: int) -> nesymm.Model:
         return super().model(train, seed).with_constants(collisions=0)

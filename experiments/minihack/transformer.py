@@ -26,7 +26,7 @@ import numpy as np
 import optax
 
 from experiments.minihack.data import Dataset
-from experiments.minihack.methods import SETTINGS, Setting
+from experiments.minihack.methods import Setting
 
 EMBEDDING = 32
 HEADS = 8
@@ -258,8 +258,8 @@ class Transformer:
     def name(self) -> str:
         return "transformer" if self.variant == "strong" else f"transformer-{self.variant}"
 
-    def settings(self) -> tuple[Setting, ...]:
-        return SETTINGS
+    def takes(self, setting: Setting) -> bool:
+        return True
 
     def _options(self) -> Options:
         return self.options or VARIANTS[self.variant]

@@ -177,7 +177,7 @@ def test_exact_inference_is_used_in_training_and_afterwards() -> None:
     trained = method.trained(fitted.with_constants(collisions=1))
     assert method.inference == trained.inference == ExactForward()
     assert fitted.constants["collisions"] == trained.model.constants["collisions"] == 0
-    assert {enemies for _, _, enemies in method.settings()} == {1}
+    assert method.takes((19, 50, 1)) and not method.takes((10, 10, 2))
 
 
 @pytest.mark.slow

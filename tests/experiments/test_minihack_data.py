@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from experiments.minihack import data as minihack
 from experiments.minihack import facts
 from experiments.minihack.data import FOLDER, PAPER_DEATHS, SPLITS, Dataset, deviation, load
 from experiments.minihack.game import EAST, MOVES, NORTH, SOUTH, WEST, Game
+from experiments.minihack.simulator import play, simulate, towards
 
 
 def setting(name: str) -> tuple[int, int, int]:
@@ -95,6 +98,38 @@ def test_a_large_test_set_has_enough_of_the_rarer_class(name: str) -> None:
 def test_no_two_splits_share_a_seed() -> None:
     keys = [(s.grid, s.frames, s.enemies, s.seed) for s in SPLITS.values()]
     assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", ["N10T10E1test", "N15T20E1test", "N10T20E2test", "N10T10E5test"])
+def test_the_simulator_plays_as_the_game_does(name: str) -> None:
+    game, simulated = load(name), simulate(replace(SPLITS[name], seed=4))
+    for ours, theirs in (
+        (simulated.dead, game.dead),
+        (simulated.hits.sum(axis=1), game.hits.sum(axis=1)),
+        (simulated.hits.argmax(axis=1), game.hits.argmax(axis=1)),  # the first hit
+    ):
+        error = np.sqrt(np.var(ours) / len(ours) + np.var(theirs) / len(theirs))
+        assert np.mean(ours) == pytest.approx(np.mean(theirs), abs=4 * error)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if SPLITS[n].part == "simulated"])
+def test_simulated_games_are_the_shipped_ones(name: str) -> None:
+    shipped, again = load(name), simulate(replace(SPLITS[name], count=30))
+    for array in ("actions", "start", "hits", "dead"):
+        assert (getattr(again, array) == getattr(shipped, array)[:30]).all()
+
+
+def test_imps_go_round_one_another() -> None:
+    rng = np.random.default_rng(0)
+    hits, dead = play(9, (5, 9), [(5, 6), (5, 5)], [NORTH, SOUTH] * 10, rng)
+    assert dead and not hits[:3].any()  # the first turn is sat out, then they come nearer
+    assert towards(np.array((5, 5)), np.array((5, 9)), [np.array((5, 6))], 9).tolist() in (
+        [4, 6],
+        [6, 6],
+    )
+    # In a corner with no other free cell it stays.
+    walls = [np.array(c) for c in ((1, 2), (2, 1), (2, 2))]
+    assert towards(np.array((1, 1)), np.array((5, 5)), walls, 9).tolist() == [1, 1]
 
 
 def test_padding_with_zeros_starts_after_death() -> None:

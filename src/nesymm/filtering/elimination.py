@@ -72,7 +72,7 @@ class Room:
 
 
 # Up to this many terms a sum is written out: element by element it fuses with the rest.
-_WRITTEN_OUT = 16
+_WRITTEN_OUT = 32
 # Sums over variables with at most this many joint values may be written out.
 _SMALL = 256
 

@@ -291,20 +291,34 @@ class Tables(Lowering):
         elif expr.op in ("and", "or") and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
             result = self._connective(expr.op, args)
         else:
-            if expr.op == "add" and cells(union(a.dims for a in args)) > _NAMED_ABOVE:
+            if expr.op == "add" and self._ties_together(args):
                 # The total of many things takes few values: it is kept, and not what led to it.
-                for part, value in zip(expr.args, args, strict=True):
-                    self.memo[id(part)] = self._named_value(value, part.type)
+                self._name_addends(expr)
                 args = tuple(self.memo[id(a)] for a in expr.args)
             self._check(union(a.dims for a in args))
             result = super()._node(expr)
         self._check(result.dims)
         return result
 
-    def _named_value(self, value: Named, type_: Type) -> Named:
-        """A whole number as a choice of its own, where it has fewer values than causes."""
-        if not isinstance(type_, Int) or not is_finite(type_) or cells(value.dims) <= type_.size:
-            return value
+    def _ties_together(self, args: tuple[Named, ...]) -> bool:
+        """Whether things that have little to do with each other meet in a large table."""
+        together = cells(union(a.dims for a in args))
+        return together > max(_NAMED_ABOVE, *(cells(a.dims) for a in args))
+
+    def _name_addends(self, total: Expr) -> None:
+        """Whole numbers as choices of their own, where they have fewer values than causes."""
+        for part in total.args:
+            value, type_ = self.memo[id(part)], part.type
+            if not isinstance(type_, Int) or not is_finite(type_):
+                continue
+            if cells(value.dims) <= type_.size:
+                continue
+            if part.op == "add":
+                self._name_addends(part)
+                value = super()._node(part)
+            self.memo[id(part)] = self._named_value(value, type_)
+
+    def _named_value(self, value: Named, type_: Int) -> Named:
         values = jnp.arange(int(type_.lo), int(type_.hi) + 1, dtype=self.whole)
         dim = self._aux(value, len(values))
         own = Named(values, (dim,))
