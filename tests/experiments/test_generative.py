@@ -288,6 +288,7 @@ def test_chosen_actions_obey_new_constraints(method: ProgramMethod) -> None:
         assert obeys(path, actions, 5, constraint)
 
 
+@pytest.mark.slow
 def test_obedience_is_counted(method: ProgramMethod, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load("N5test").first(8)
     networks = method.init(jax.random.key(0), usual_picture(data, 1))
