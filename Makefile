@@ -20,10 +20,10 @@ demo: $(VENV)/.base  ## Learn from NetHack games, generalise to larger ones, dra
 	$(BIN)/python -m experiments.minihack.discriminative demo --out out
 
 test: $(VENV)/.test  ## Run the tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -n 2
 
 test-slow: $(VENV)/.test  ## Run the slow tests too
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "slow or not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "slow or not slow"
 
 check: $(VENV)/.dev  ## Lint, check the formatting and the types
 	$(BIN)/ruff check .

@@ -18,8 +18,6 @@ from nesymm.language.parser import parse
 from nesymm.language.pprint import pprint
 
 FOLDER = Path(notebook.__file__).parent
-# On one worker: the notebook is run once.
-pytestmark = pytest.mark.xdist_group("tutorial")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
