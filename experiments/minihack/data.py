@@ -2,8 +2,8 @@
 
     python -m experiments.minihack.data --out experiments/minihack/data
 
-plays every game again (needs the extra `[minihack]`); `load` needs nothing but NumPy. A file
-holds, for `n` trajectories of `T` frames,
+plays every game that ships again (needs the extra `[minihack]`); `load` needs nothing but NumPy.
+A file holds, for `n` trajectories of `T` frames,
 
     actions  uint8 [n, T-1]  0 north, 1 east, 2 south, 3 west
     start    uint8 [n, 2]    row and column of the agent, from 1 to `grid`
@@ -84,17 +84,23 @@ class Split:
         return f"N{self.grid}T{self.frames}E{self.enemies}{self.part}"
 
 
+# Games to look at while rules and methods are made, so that those of the test sets stay unseen.
+# They do not ship.
+DEVELOPMENT = "dev"
+
 SPLITS = {
     split.name: split
     for split in [
         Split(10, 10, 1, "train", 5000, seed=0),
         Split(10, 10, 1, "valid", 500, seed=1),
-        *(Split(*setting, "test", 1000, seed=2) for setting in PAPER_DEATHS),
-        *(Split(*setting, "test_large", count, seed=3) for setting, count in LARGE.items()),
-        *(Split(*setting, "test", 1000, seed=2) for setting in FURTHER),
+        *(Split(*setting, "test", 1000, seed=5) for setting in PAPER_DEATHS),
+        *(Split(*setting, "test_large", count, seed=6) for setting, count in LARGE.items()),
+        *(Split(*setting, "test", 1000, seed=5) for setting in FURTHER),
         *(Split(*setting, "simulated", 1000, seed=4) for setting in SIMULATED),
+        *(Split(*setting, DEVELOPMENT, 1000, seed=2) for setting in PAPER_DEATHS),
     ]
 }
+SHIPPED = [name for name, split in SPLITS.items() if split.part != DEVELOPMENT]
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,9 @@ class Dataset:
 def load(source: str | Path) -> Dataset:
     """The data set in a file, or the shipped one of that name (`N10T10E1train`, …)."""
     path = FOLDER / f"{source}.npz" if source in SPLITS else Path(source)
+    if source in SPLITS and not path.exists():
+        play = f"python -m experiments.minihack.data --only {source}"
+        raise FileNotFoundError(f"{path} is not there; `{play}` plays its games")
     with np.load(path) as arrays:
         missing = {field.name for field in fields(Dataset)} - set(arrays)
         if missing:
@@ -276,7 +285,7 @@ def summary(split: Split, data: Dataset, samples: list[Sample]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = command_line()
     options = parser.parse_args(arguments)
-    splits = [SPLITS[name] for name in options.only or SPLITS]
+    splits = [SPLITS[name] for name in options.only or SHIPPED]
     if not installed() and any(split.part != "simulated" for split in splits):
         parser.error(NEEDED)
     if options.jobs < 1 or (options.count is not None and options.count < 1):

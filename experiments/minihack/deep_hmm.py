@@ -153,11 +153,10 @@ class TrainedDeepHMM:
 class DeepHMM:
     """The method. `particles` are for training."""
 
-    particles: int = 20
-    epochs: int = 20
+    particles: int = 100
+    epochs: int = 25
     batch_size: int = 50
-    learning_rate: float = 1e-3
-    patience: int = 5
+    learning_rate: float = 5e-3  # at first; it falls along a cosine
     grid: int = 10
 
     def takes(self, setting: Setting) -> bool:
@@ -165,16 +164,16 @@ class DeepHMM:
 
     def fit(self, train: Dataset, validation: Dataset, seed: int, progress: bool) -> TrainedDeepHMM:
         """The epoch with the least validation loss is kept."""
+        steps = self.epochs * (len(train) // self.batch_size)
         fitted = fit(
             compile_model(train.grid, train.enemies, seed),
             arrays(train) | {"dead": train.dead},
             objective=(LogEvidence(), QueryLoss("dead@T", "dead")),
             method=RaoBlackwellised(particles=self.particles),
-            optimizer=optax.adam(self.learning_rate),
+            optimizer=optax.adam(optax.cosine_decay_schedule(self.learning_rate, steps, 0.05)),
             epochs=self.epochs,
             batch_size=self.batch_size,
             validation=arrays(validation) | {"dead": validation.dead},
-            patience=self.patience,
             clip=1.0,
             seed=seed,
             progress=progress,

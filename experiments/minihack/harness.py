@@ -20,7 +20,7 @@ from experiments.minihack import results
 from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.data import load
 from experiments.minihack.methods import Method, Program, Setting, Trained
-from experiments.minihack.metrics import Scores, score
+from experiments.minihack.metrics import score
 from nesymm.errors import NesymmError
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -102,8 +102,7 @@ def run(job: Job) -> None:
         lost = [p for p in results.PARTS if scored & names_of(method, p)]
         job = replace(job, parts=tuple(dict.fromkeys((*job.parts, *lost))))
     for name, scores in evaluate(method, trained, job, known).items():
-        told = {data: s.to_json() for data, s in scores.items()}
-        results.add(name, job.seed, {**record, "scores": told}, job.folder, keep=record is before)
+        results.add(name, job.seed, {**record, "scores": scores}, job.folder, keep=record is before)
 
 
 def fit(method: Method, job: Job, path: Path) -> tuple[Trained, dict[str, Any]]:
@@ -122,6 +121,7 @@ def fit(method: Method, job: Job, path: Path) -> tuple[Trained, dict[str, Any]]:
         **memory(job.fit_on),
         "parameters": trained.parameters_count,
         "device": jax.devices(job.fit_on)[0].device_kind,
+        "validation": [round(row["validation"], 5) for row in trained.history],
     }
     chance = getattr(trained, "hit_chance", None)
     return trained, record if chance is None else {**record, "hit_chance": chance}
@@ -140,12 +140,12 @@ def placed(kind: str | None) -> AbstractContextManager[Any]:
 
 def evaluate(
     method: Method, trained: Trained, job: Job, known: set[str]
-) -> dict[str, dict[str, Scores]]:
+) -> dict[str, dict[str, Any]]:
     """The scores on every test set that the method can be used on, save the known ones.
 
-    Those of a program are also given for other bars.
+    Those of a program are also given for other bars, and with the deaths that it expected.
     """
-    found: dict[str, dict[str, Scores]] = {name: {} for name in versions(job.method)}
+    found: dict[str, dict[str, Any]] = {name: {} for name in versions(job.method)}
     rates: dict[Setting, float] = {}
     for part in job.parts:
         for setting in settings_of(method, part):
@@ -159,7 +159,8 @@ def evaluate(
             for version, way in versions(job.method).items():
                 answers = moved(probabilities, rates[setting], way) if way else probabilities
                 scores = score(answers, data.dead)
-                found[version][name] = scores
+                expected = {"expected": rates[setting]} if setting in rates else {}
+                found[version][name] = {**scores.to_json(), **expected}
                 if job.progress:
                     told = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
                     print(f"{version}, seed {job.seed}, {name}: {told}", flush=True)
@@ -182,7 +183,8 @@ def known_scores(job: Job) -> set[str]:
 def finished(job: Job) -> bool:
     """Whether all that is asked for is on record."""
     method = make(job.method, job.epochs)
-    return set().union(*(names_of(method, part) for part in job.parts)) <= known_scores(job)
+    wanted = set().union(*(names_of(method, part) for part in job.parts))
+    return job.seed in results.seeds(job.method, job.folder) and wanted <= known_scores(job)
 
 
 def names_of(method: Method, part: str) -> set[str]:

@@ -6,6 +6,7 @@ validation sets, and asks what was fitted for a probability of death per traject
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,11 @@ SETTINGS: tuple[Setting, ...] = (
 
 class Trained(Protocol):
     """A fitted method."""
+
+    @property
+    def history(self) -> Sequence[Mapping[str, float]]:
+        """By epoch of training, at least the loss on the `validation` set."""
+        ...
 
     @property
     def parameters_count(self) -> int:

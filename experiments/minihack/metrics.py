@@ -21,6 +21,7 @@ class Scores:
     loss: float  # the mean of -log p(what happened)
     ranking: float  # in per cent, how often one who dies is given more than one who survives
     own_bar: float  # balanced accuracy where more than the mean of the probabilities is death
+    error: float  # of the balanced accuracy: its standard error over games
 
     def to_json(self) -> dict[str, float]:
         return asdict(self)
@@ -43,6 +44,7 @@ def score(probabilities: np.ndarray, dead: np.ndarray) -> Scores:
         loss=float(-np.mean(np.where(told, np.log(p), np.log1p(-p)))),
         ranking=ranking(given, told),
         own_bar=balanced_accuracy(given > np.mean(given), told),
+        error=balanced_error(said, told),
     )
 
 
@@ -51,6 +53,12 @@ def balanced_accuracy(said: np.ndarray, told: np.ndarray) -> float:
     found = np.mean(said[told]) if told.any() else 1.0
     spared = np.mean(~said[~told]) if not told.all() else 1.0
     return 50 * float(found + spared)
+
+
+def balanced_error(said: np.ndarray, told: np.ndarray) -> float:
+    """The standard error of the balanced accuracy, in per cent, if other games were played."""
+    variances = [np.var(said[some]) / some.sum() for some in (told, ~told) if some.any()]
+    return 50 * float(np.sqrt(sum(variances)))
 
 
 def ranking(given: np.ndarray, told: np.ndarray) -> float:

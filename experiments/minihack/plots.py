@@ -42,6 +42,9 @@ def draw_all(trained: TrainedRules, records: dict[str, Any], out: Path) -> list[
         if results.measured(records, part):
             paths.append(out / name)
             accuracy(records, part).savefig(paths[-1])
+    if curves := {name: r for name, r in results.trained(records).items() if results.validation(r)}:
+        paths.append(out / "training.png")
+        training(curves).savefig(paths[-1])
     paths.append(out / "policy.png")
     policy(trained).savefig(paths[-1])
     paths.append(out / "belief.gif")
@@ -104,6 +107,29 @@ def _panel(ax: Any, metric: str, records: dict[str, Any], part: str) -> None:
     ax.set_ylabel(results.IN_PAPER[metric][0])
     ax.grid(axis="y", color="#dddddd")
     ax.set_axisbelow(True)
+
+
+# ---------------------------------------------------------------- training
+
+
+def training(records: dict[str, Any]) -> Figure:
+    """The loss on the validation set by epoch, a line for each seed, a panel for each method."""
+    rows = -(-len(records) // 3)
+    figure = _figure(10, 2.6 * rows)
+    panels = figure.subplots(rows, 3, squeeze=False).ravel()
+    for ax, (name, record) in zip(panels, records.items(), strict=False):
+        for losses in results.validation(record).values():
+            epochs = np.arange(1, len(losses) + 1)
+            ax.plot(epochs, losses, color=_colour_and_fill(name)[0], lw=1)
+            best = int(np.argmin(losses))
+            ax.plot(epochs[best], losses[best], "o", color="black", ms=4)
+        ax.set(title=name, xlabel="epoch")
+        ax.grid(color="#dddddd")
+    for ax in panels[::3]:
+        ax.set_ylabel("validation loss")
+    for ax in panels[len(records) :]:
+        ax.set_axis_off()
+    return figure
 
 
 # ---------------------------------------------------------------- policy

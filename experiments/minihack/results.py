@@ -54,6 +54,8 @@ METRICS = {
     "own_bar": ("Balanced accuracy (%) where the mean of a method's probabilities is its bar", 2),
     "ranking": ("Pairs in which one who dies is given more than one who survives (%)", 2),
 }
+TRAINING = "Training: the loss on the validation set, for each method its own"
+LAST = 5  # epochs
 FURTHER, SIMULATED = "further", "simulated"
 PARTS = {
     "test": "1,000 trajectories per setting, as in the paper",
@@ -141,7 +143,21 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
             continue
         for metric in IN_PAPER if part in BEYOND else METRICS:
             text += [f"## {METRICS[metric][0]}, {about}", "", *_table(records, part, metric), ""]
-    return "\n".join([*text, "## Cost", "", *_costs(records)]) + "\n"
+    text += ["## Cost", "", *_costs(records), ""]
+    if any(map(validation, records.values())):
+        text += [f"## {TRAINING}", "", *_training(records), ""]
+    return "\n".join(text)
+
+
+def trained(records: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The records without those of other bars, which are of the same networks."""
+    return {name: record for name, record in records.items() if version_of(name)[0] == name}
+
+
+def validation(record: dict[str, Any]) -> dict[int, list[float]]:
+    """The loss on the validation set by epoch, for each seed that has it on record."""
+    runs = record["seeds"].items()
+    return {int(seed): run["validation"] for seed, run in runs if run.get("validation")}
 
 
 def measured(records: dict[str, dict[str, Any]], part: str) -> bool:
@@ -160,7 +176,7 @@ def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[s
     column = list(METRICS).index(metric)
     papers = PAPER if metric in IN_PAPER and part not in BEYOND else {}
     if metric not in IN_PAPER:  # these are about the order of answers, or have a bar of their own
-        records = {name: r for name, r in records.items() if version_of(name)[0] == name}
+        records = trained(records)
     heads = ["N", "T", "E", *(f"{m} (paper)" for m in papers), *records]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]
     for setting in settings_of(part):
@@ -186,9 +202,7 @@ def _costs(records: dict[str, dict[str, Any]]) -> list[str]:
         "| method | seeds | numbers learned | training (s) | memory (MB) | on GPU (MB) | device |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
-    for method, record in records.items():
-        if version_of(method)[0] != method:
-            continue  # what was trained is the same
+    for method, record in trained(records).items():
         runs = list(record["seeds"].values())
         seconds, memory, on_device = (
             _number(np.array([r[name] for r in runs if name in r]), 0)
@@ -199,3 +213,25 @@ def _costs(records: dict[str, dict[str, Any]]) -> list[str]:
         cells = (method, len(runs), count, seconds, memory, on_device, device)
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
+
+
+def _training(records: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        f"| method | epochs | the best | its loss | mean loss of the last {LAST} |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for method, record in trained(records).items():
+        losses = list(validation(record).values())
+        if not losses:
+            continue
+        counts, best = (_span([f(x) for x in losses]) for f in (len, lambda x: 1 + np.argmin(x)))
+        least = _number(np.array([min(x) for x in losses]), 4)
+        last = _number(np.array([np.mean(x[-LAST:]) for x in losses]), 4)
+        lines.append(f"| {method} | {counts} | {best} | {least} | {last} |")
+    return lines
+
+
+def _span(numbers: list[int]) -> str:
+    """The least and the most."""
+    least, most = min(numbers), max(numbers)
+    return str(least) if least == most else f"{least} to {most}"

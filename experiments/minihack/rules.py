@@ -82,6 +82,7 @@ class TrainedRules:
     model: nesymm.Model
     inference: Inference
     batch: int = 100
+    history: tuple[dict[str, float], ...] = ()
     rooms: dict[tuple[int, int], nesymm.Model] = field(
         default_factory=dict, compare=False, repr=False
     )  # so that each is compiled once
@@ -174,7 +175,7 @@ class Rules:
             seed=seed,
             progress=progress,
         )
-        return self.trained(fitted.model)
+        return replace(self.trained(fitted.model), history=tuple(fitted.history))
 
     def load(self, path: str | Path = WEIGHTS) -> TrainedRules:
         """What was fitted before."""

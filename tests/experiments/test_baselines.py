@@ -133,7 +133,7 @@ def test_probabilities_are_those_of_each_trajectory_alone() -> None:
 # ---------------------------------------------------------------- Deep-HMM
 
 HEALTH = 12
-WOUNDS = np.arange(HEALTH + 4)  # damage taken; the last blow falls on at least 1 hit point
+UNEXPLAINED = 0.002  # the chance of a hit that nobody struck
 
 
 def vivid(grid: int, enemies: int, seed: int) -> TrainedDeepHMM:
@@ -144,10 +144,7 @@ def vivid(grid: int, enemies: int, seed: int) -> TrainedDeepHMM:
 
 
 def brute_force(trained: TrainedDeepHMM, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """log p(hits) and p(dead | hits), by the joint table of everything.
-
-    There are always two enemies in it; the second may be harmless.
-    """
+    """log p(hits) and p(dead | hits), by the joint table of everything."""
     networks, cells = trained.model.networks, np.arange((data.grid + 2) ** 2)
     acts = np.arange(ACTIONS)
 
@@ -162,31 +159,33 @@ def brute_force(trained: TrainedDeepHMM, data: Dataset) -> tuple[np.ndarray, np.
     agent = softmax(table("agent_moves", cells, acts))
     enemy = softmax(table("enemy_moves", cells, acts, cells))
     struck = 1 / (1 + np.exp(-table("strikes", cells, cells)[..., 0]))
-    second = struck * (data.enemies == 2)
-    # [agent's new cell, first enemy's old cell, second enemy's, damage taken before]
-    unhurt = (1 - struck)[:, :, None, None] * (1 - second)[:, None, :, None]
-    unhurt = np.where(WOUNDS < HEALTH, unhurt, 1.0)
-    wound = np.zeros((len(WOUNDS), len(WOUNDS)))
-    for before in range(HEALTH):
-        wound[before, before + 1 : before + 5] = 0.25
+    # [agent's new cell, enemy's old cell, wound of 0 to 4]; a second enemy may be harmless.
+    first = np.stack([1 - struck, *[struck / 4] * 4], axis=-1)
+    second = first if data.enemies == 2 else np.broadcast_to(np.eye(5)[0], first.shape)
+    health = np.arange(HEALTH + 1)
+    left = np.zeros((HEALTH + 1, 5, 5, HEALTH + 1))  # [before, one wound, another, after]
+    for before, one, other in np.ndindex(left.shape[:-1]):
+        left[before, one, other, max(0, before - one - other)] = 1
+    change = np.einsum("beu,bfv,huvi->befhi", first, second, left, optimize=True)
+    fell = health[:, None] > health  # [before, after]
+    seen = {1: np.where(fell, 1, UNEXPLAINED), 0: np.where(fell, 0, 1 - UNEXPLAINED)}
 
     evidence, dead = [], []
     for n in range(len(data)):
-        belief = np.zeros((len(cells), len(cells), len(cells), len(WOUNDS)))
-        belief[arrays(data)["start"][n], :, :, 0] = 1 / len(cells) ** 2
+        belief = np.zeros((len(cells), len(cells), len(cells), HEALTH + 1))
+        belief[arrays(data)["start"][n], :, :, HEALTH] = 1 / len(cells) ** 2
         total = 0.0
         for action, hit in zip(data.actions[n], data.hits[n, 1:], strict=True):
-            after = np.eye(len(WOUNDS)) if not hit else wound
-            seen = 1 - unhurt if hit else unhurt
             belief = np.einsum(
-                "aefw,ab,befw,aeg,afh,wv->bghv",
-                belief, agent[:, action], seen, enemy[:, action], enemy[:, action], after,
+                "aefh,ab,befhi,aeg,afk->bgki",
+                belief, agent[:, action], change * seen[int(hit)],
+                enemy[:, action], enemy[:, action],
                 optimize=True,
             )  # fmt: skip
             total += np.log(belief.sum())
             belief /= belief.sum()
         evidence.append(total)
-        dead.append(belief[..., HEALTH:].sum())
+        dead.append(belief[..., 0].sum())
     return np.array(evidence), np.array(dead)
 
 

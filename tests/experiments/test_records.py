@@ -93,6 +93,7 @@ class Coin:
 
 class FittedCoin:
     parameters_count = 1
+    history = ({"validation": 0.7}, {"validation": 0.5})
 
     def __init__(self, rate: float):
         self.rate = rate
@@ -128,6 +129,7 @@ def test_a_run_leaves_a_record_and_is_not_repeated(tmp_path: Path) -> None:
     assert first["scores"]["N10T10E1test"]["balanced_accuracy"] == 50  # everybody survives
     assert first["scores"]["N10T10E1test"]["ranking"] == 50  # all are given the same
     assert first["peak_memory_mb"] > 1 and first["fit_seconds"] >= 0
+    assert first["validation"] == [0.7, 0.5]
     assert "--methods coin --seeds 0" in first["command"]
     told: list[str] = []
     assert harness.run_all(jobs, told.append)
@@ -148,6 +150,7 @@ def test_a_program_is_scored_with_three_bars(
     # It says the same before and after: all the way, its odds are even.
     for name, expected in (("coin", rate), ("coin-even", 0.5)):
         scores = found[name]["seeds"]["0"]["scores"]["N10T10E1test"]
+        assert scores["expected"] == pytest.approx(rate)
         assert scores["predicted"] == pytest.approx(expected)
     assert harness.finished(job(tmp_path))
     (tmp_path / "coin-half.json").unlink()
