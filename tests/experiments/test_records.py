@@ -273,21 +273,23 @@ def rows_of_the_page(column: str) -> list[dict[str, str]]:
     return [dict(zip(t[0], row, strict=True)) for t in wanted for row in t[2:]]
 
 
-def test_the_page_says_what_is_on_record() -> None:
-    rows = rows_of_the_page("nesymm")
+ON_THE_PAGE = {
+    **dict.fromkeys(SETTINGS, "test_large"),
+    **dict.fromkeys(data.FURTHER, results.FURTHER),
+    **dict.fromkeys(data.SIMULATED, results.SIMULATED),
+}
+
+
+@pytest.mark.parametrize("column", ["nesymm", "nesymm-half"])
+def test_the_page_says_what_is_on_record(column: str) -> None:
+    rows = rows_of_the_page(column)
     settings = [(int(row["N"]), int(row["T"]), int(row["E"])) for row in rows]
-    parts = {
-        **dict.fromkeys(SETTINGS, "test_large"),
-        **dict.fromkeys(data.FURTHER, results.FURTHER),
-        **dict.fromkeys(data.SIMULATED, results.SIMULATED),
-    }
-    assert settings == [*parts]
+    assert settings == [*ON_THE_PAGE]
     for row, setting in zip(rows, settings, strict=True):
-        part = parts[setting]
-        if setting in SETTINGS:
+        if "best in the paper" in row:
             assert row["best in the paper"] == "{:.2f} / {:.2f}".format(*best_of_the_paper(setting))
         for method in RECORDS.keys() & row.keys():
-            found = on_record(method, setting, part)
+            found = on_record(method, setting, ON_THE_PAGE[setting])
             assert row[method] == ("{:.2f} / {:.3f}".format(*found) if found else "–")
 
 
@@ -303,34 +305,37 @@ def test_the_page_says_what_bars_of_their_own_do() -> None:
             assert row[column] == found
 
 
+TRAINED_ON = (10, 10, 1)
 OTHERS = [name for name in RECORDS if not name.startswith("nesymm")]
 
 
-@pytest.mark.parametrize("part", ["test", "test_large"])
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_each_measure_with_its_own_bar_is_best_by_the_rules(
-    setting: tuple[int, int, int], part: str
-) -> None:
-    theirs = [found for name in OTHERS if (found := on_record(name, setting, part))]
-    accuracies, f1s = zip(*theirs, strict=True)
-    assert on_record("nesymm-even", setting, part)[0] > max(accuracies)
-    assert on_record("nesymm", setting, part)[1] > max(f1s)
-
-
-@pytest.mark.parametrize("setting", [*SETTINGS, *data.FURTHER])
+@pytest.mark.parametrize("part", results.PARTS)
 @pytest.mark.parametrize("baseline", ["transformer", "transformer-paper", "deep-hmm"])
-def test_the_rules_beat_our_baselines(setting: tuple[int, int, int], baseline: str) -> None:
-    part = "test_large" if setting in SETTINGS else results.FURTHER
-    theirs = on_record(baseline, setting, part)
-    if not theirs:
-        return
-    ours = on_record("nesymm-half", setting, part)
-    if (setting, baseline) == ((10, 50, 1), "deep-hmm"):  # four survive, and both know nearly all
-        assert ours == pytest.approx(theirs, rel=1e-3)
-        return
-    assert ours[0] > theirs[0]
-    nearly = (setting, baseline) == ((10, 20, 1), "deep-hmm")  # README says so
-    assert (ours[1] > theirs[1]) != nearly
+def test_the_rules_beat_our_baselines(part: str, baseline: str) -> None:
+    """At 0.5, in every setting and both measures."""
+    for setting in results.settings_of(part):
+        if theirs := on_record(baseline, setting, part):
+            assert (np.array(on_record("nesymm", setting, part)) > theirs).all(), setting
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s != TRAINED_ON])
+def test_with_even_odds_the_rules_have_the_best_balanced_accuracy(
+    setting: tuple[int, int, int],
+) -> None:
+    theirs = [found for name in OTHERS if (found := on_record(name, setting, "test_large"))]
+    assert on_record("nesymm-even", setting, "test_large")[0] > max(found[0] for found in theirs)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("baseline", ["transformer", "transformer-paper", "deep-hmm"])
+def test_half_way_the_rules_beat_our_baselines_too(
+    setting: tuple[int, int, int], baseline: str
+) -> None:
+    if theirs := on_record(baseline, setting, "test_large"):
+        ours = on_record("nesymm-half", setting, "test_large")
+        assert ours[0] > theirs[0]
+        nearly = (setting, baseline) == ((10, 20, 1), "deep-hmm")  # README says so
+        assert (ours[1] > theirs[1]) != nearly
 
 
 @pytest.mark.parametrize("part", ["test", "test_large"])
@@ -338,6 +343,8 @@ def test_the_rules_beat_our_baselines(setting: tuple[int, int, int], baseline: s
 @pytest.mark.parametrize("metric", ["own_bar", "ranking"])
 def test_the_rules_rank_best(setting: tuple[int, int, int], part: str, metric: str) -> None:
     """Where the bar is not in the way, no other method is better."""
+    if (setting, metric) == (TRAINED_ON, "own_bar"):
+        return  # three methods are the same there
     name = results.set_name(setting, part)
     found = {m: results.over_seeds(r, name, metric) for m, r in RECORDS.items()}
     others = [v.mean() for m, v in found.items() if len(v) and not m.startswith("nesymm")]
