@@ -75,6 +75,16 @@ def arrays(data: Dataset, rows: slice | np.ndarray = slice(None)) -> dict[str, n
     }
 
 
+def after_the_first(hits: np.ndarray) -> np.ndarray:
+    """Hits of which the first is not told: it says nothing, since it is always 0.
+
+    Games of which nothing is told then look the same, and need not be compiled anew.
+    """
+    told = hits.astype(float)
+    told[:, 0] = np.nan
+    return told
+
+
 @dataclass(frozen=True)
 class TrainedRules:
     """A fitted model, and how it is asked: `batch` sequences at a time."""
@@ -118,9 +128,8 @@ class TrainedRules:
         for start in range(0, len(data), batch):
             # The last batch is filled up, since another size would be compiled anew.
             rows = np.minimum(np.arange(start, start + batch), len(data) - 1)
-            result = model.filter(
-                arrays(data, rows), method=self.inference, seed=seed + start, errors="keep"
-            )
+            given = {**arrays(data, rows), "hit": after_the_first(data.hits[rows])}
+            result = model.filter(given, method=self.inference, seed=seed + start, errors="keep")
             found.append(np.asarray(result.final[QUERY]))
             tell(min(start + batch, len(data)))
         answers = np.concatenate(found)[: len(data)]
