@@ -140,8 +140,8 @@ def load(source: str | Path) -> Dataset:
     """The data set in a file, or the shipped one of that name (`N10T10E1train`, …)."""
     path = FOLDER / f"{source}.npz" if source in SPLITS else Path(source)
     if source in SPLITS and not path.exists():
-        play = f"python -m experiments.minihack.data --only {source}"
-        raise FileNotFoundError(f"{path} is not there; `{play}` plays its games")
+        play = f"python -m experiments.minihack.data --only {source} --out FOLDER"
+        raise FileNotFoundError(f"{source} does not ship; `{play}` plays it: load its path then")
     with np.load(path) as arrays:
         missing = {field.name for field in fields(Dataset)} - set(arrays)
         if missing:
@@ -254,7 +254,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.minihack.data", description="Play the games of the data set."
     )
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the files")
+    parser.add_argument("--out", type=Path, help="folder for the files (where those that ship are)")
     parser.add_argument("--only", nargs="+", choices=SPLITS, metavar="NAME", help="these alone")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--count", type=int, help="trajectories, instead of the split's number")
@@ -290,12 +290,16 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(NEEDED)
     if options.jobs < 1 or (options.count is not None and options.count < 1):
         parser.error("--jobs and --count must be at least 1")
+    others = any(split.part == DEVELOPMENT for split in splits)
+    if options.out is None and (others or options.count or options.padding == "zero"):
+        parser.error("these are not the sets that ship: say by --out where they go")
+    out = options.out or FOLDER
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from experiments.minihack.simulator import simulate
 
-    for folder in filter(None, (options.out, options.trace)):
+    for folder in filter(None, (out, options.trace)):
         os.makedirs(folder, exist_ok=True)
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
@@ -314,7 +318,7 @@ def main(arguments: list[str] | None = None) -> None:
                 data = collect(split, samples)
             if options.padding == "zero":
                 data = data.padded_with_zeros()
-            data.save(options.out / f"{name}.npz")
+            data.save(out / f"{name}.npz")
             if options.trace and samples:
                 save_trace(options.trace / f"{name}_trace.npz", samples, split.grid)
             progress.print(summary(split, data, samples))

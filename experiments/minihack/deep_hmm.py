@@ -1,6 +1,7 @@
 """The Deep-HMM of the paper's appendix D, as a program (`deep_hmm.nsl`) with three networks.
 
-It knows health and damage, and nothing of how one moves or strikes. Its networks name cells of
+It knows health and damage, and nothing of how one moves or strikes. As in the paper, its rule of
+damage is that of the other program: here each imp wounds on its own. Its networks name cells of
 one grid, so it works on that grid alone; more enemies and longer sequences are possible.
 
 It is trained on p(dead, hits) by the Rao-Blackwellised filter: the cells of the agent and the

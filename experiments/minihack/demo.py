@@ -17,6 +17,8 @@ from experiments.minihack.rules import Rules
 # Fewer of everything than in `run`.
 SHORT = Rules(epochs=10, particles=200, test_particles=400)
 SEED = 0
+BAR = "half"  # as `evaluate` has it
+TITLE = "Did the agent die? 1,000 games each, bars half way to the expected death rate"
 
 
 def show(out: Path) -> None:
@@ -35,7 +37,7 @@ def show(out: Path) -> None:
     for setting in SETTINGS:
         data = load(results.set_name(setting, "test"))
         answers, rate = trained.probabilities(data, SEED), death_rate(trained, setting)
-        found[setting] = score(moved(answers, rate, BARS["half"]), data.dead)
+        found[setting] = score(moved(answers, rate, BARS[BAR]), data.dead)
     console.print(table(found))
     record = {
         "scores": {results.set_name(s, "test"): f.to_json() for s, f in found.items()},
@@ -46,7 +48,7 @@ def show(out: Path) -> None:
 
 def table(found: dict[Setting, Scores]) -> Table:
     """Our numbers beside the best of the paper's."""
-    out = Table("grid", "frames", "imps", title="Did the agent die? 1,000 games each")
+    out = Table("grid", "frames", "imps", title=TITLE)
     for head in ("balanced accuracy", "best in the paper", "F1", "best in the paper"):
         out.add_column(head, justify="right")
     for setting, scores in found.items():

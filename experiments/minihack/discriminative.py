@@ -36,7 +36,7 @@ def command_line() -> argparse.ArgumentParser:
     run.add_argument("--epochs", type=int, help="instead of the method's own number")
     run.add_argument("--parts", nargs="+", choices=results.PARTS, default=[*results.PARTS])
     run.add_argument("--results", type=Path, default=results.FOLDER, help="folder for the records")
-    run.add_argument("--weights", type=Path, default=harness.WEIGHTS, help="folder for the weights")
+    run.add_argument("--weights", type=Path, help="folder for the weights (beside other records)")
     run.add_argument(
         "--fit-on", choices=("cpu", "gpu", "tpu"), help="fit there, score on the default device"
     )
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
             epochs=options.epochs,
             parts=tuple(options.parts),
             folder=options.results,
-            weights=options.weights,
+            weights=options.weights or harness.weights_beside(options.results),
             progress=not options.quiet,
             fit_on=options.fit_on,
         )

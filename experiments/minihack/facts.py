@@ -255,6 +255,8 @@ def count(values: np.ndarray) -> str:
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: python -m experiments.minihack.facts TRACE.npz")
+    if not Path(sys.argv[1]).is_file():
+        sys.exit(f"error: there is no file {sys.argv[1]}")
     print("| fact | measured |\n|---|---|")
     for fact, measured in facts(steps(sys.argv[1])):
         print(f"| {fact} | {measured} |")

@@ -69,6 +69,11 @@ class Job:
         )
 
 
+def weights_beside(records: Path) -> Path:
+    """Where weights go if nobody says it: what ships is not written over by other runs."""
+    return WEIGHTS if records == results.FOLDER else records / "weights"
+
+
 def make(name: str, epochs: int | None = None) -> Method:
     """A method by its name; `epochs` instead of its own number."""
     module, kind, options = METHODS[name]
@@ -145,6 +150,9 @@ def evaluate(
 
     Those of a program are also given for other bars, and with the deaths that it expected.
     """
+    import jax
+
+    device = jax.devices()[0].device_kind
     found: dict[str, dict[str, Any]] = {name: {} for name in versions(job.method)}
     rates: dict[Setting, float] = {}
     for part in job.parts:
@@ -160,7 +168,7 @@ def evaluate(
                 answers = moved(probabilities, rates[setting], way) if way else probabilities
                 scores = score(answers, data.dead)
                 expected = {"expected": rates[setting]} if setting in rates else {}
-                found[version][name] = {**scores.to_json(), **expected}
+                found[version][name] = {**scores.to_json(), **expected, "device": device}
                 if job.progress:
                     told = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
                     print(f"{version}, seed {job.seed}, {name}: {told}", flush=True)
@@ -182,9 +190,17 @@ def known_scores(job: Job) -> set[str]:
 
 def finished(job: Job) -> bool:
     """Whether all that is asked for is on record."""
+    record = results.seeds(job.method, job.folder).get(job.seed)
+    if record is None:
+        return False
+    if record["command"].partition(" --epochs ")[2].split(" ")[0] != str(job.epochs or ""):
+        raise NesymmError(
+            f"{job.method}, seed {job.seed} is on record with another number of epochs "
+            f"({record['command']}); use another folder for --results"
+        )
     method = make(job.method, job.epochs)
     wanted = set().union(*(names_of(method, part) for part in job.parts))
-    return job.seed in results.seeds(job.method, job.folder) and wanted <= known_scores(job)
+    return wanted <= known_scores(job)
 
 
 def names_of(method: Method, part: str) -> set[str]:

@@ -28,7 +28,7 @@ class Scores:
 
 
 def score(probabilities: np.ndarray, dead: np.ndarray) -> Scores:
-    """Compares p(dead) with who died. A class that does not occur counts as fully right."""
+    """Compares p(dead) with who died."""
     told = np.asarray(dead) == 1
     given = np.asarray(probabilities)
     said = given > THRESHOLD
@@ -49,16 +49,15 @@ def score(probabilities: np.ndarray, dead: np.ndarray) -> Scores:
 
 
 def balanced_accuracy(said: np.ndarray, told: np.ndarray) -> float:
-    """In per cent."""
-    found = np.mean(said[told]) if told.any() else 1.0
-    spared = np.mean(~said[~told]) if not told.all() else 1.0
-    return 50 * float(found + spared)
+    """In per cent: the mean over the classes that occur of how many of them are right."""
+    right = [np.mean(said[some] == told[some]) for some in (told, ~told) if some.any()]
+    return 100 * float(np.mean(right))
 
 
 def balanced_error(said: np.ndarray, told: np.ndarray) -> float:
     """The standard error of the balanced accuracy, in per cent, if other games were played."""
     variances = [np.var(said[some]) / some.sum() for some in (told, ~told) if some.any()]
-    return 50 * float(np.sqrt(sum(variances)))
+    return 100 * float(np.sqrt(sum(variances))) / len(variances)
 
 
 def ranking(given: np.ndarray, told: np.ndarray) -> float:

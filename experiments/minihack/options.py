@@ -8,10 +8,12 @@ import argparse
 def seeds(text: str) -> tuple[int, ...]:
     """`0-4` or `0,2,3`."""
     first, dash, last = text.partition("-")
-    found = range(int(first), int(last) + 1) if dash else map(int, text.split(","))
-    if not (told := tuple(found)):
-        raise argparse.ArgumentTypeError(f"expected seeds as in 0-4 or 0,2,3, received {text}")
-    return told
+    numbers = (first, last) if dash else text.split(",")
+    if all(number.isdecimal() for number in numbers):
+        found = range(int(first), int(last) + 1) if dash else map(int, numbers)
+        if told := tuple(found):
+            return told
+    raise argparse.ArgumentTypeError(f"expected seeds as in 0-4 or 0,2,3, received {text}")
 
 
 def positive(text: str) -> int:

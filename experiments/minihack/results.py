@@ -13,6 +13,7 @@ import numpy as np
 from experiments.minihack import data
 from experiments.minihack.bars import BARS
 from experiments.minihack.methods import SETTINGS, Setting
+from nesymm.errors import NesymmError
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -77,8 +78,18 @@ def path_of(method: str, folder: Path = FOLDER) -> Path:
 
 def read_all(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """The records of every method that there are."""
-    found = {p.stem: json.loads(p.read_text()) for p in folder.glob("*.json")}
+    found = {path.stem: _read(path) for path in folder.glob("*.json")}
     return {name: found[name] for name in sorted(found, key=_rank)}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise NesymmError(f"{path} is not JSON: {error}") from None
+    if not isinstance(record, dict) or "seeds" not in record:
+        raise NesymmError(f"{path} is not a record of a method: it has no seeds")
+    return record
 
 
 def _rank(name: str) -> tuple[bool, str, int]:
@@ -96,7 +107,7 @@ def version_of(name: str) -> tuple[str, str]:
 def seeds(method: str, folder: Path = FOLDER) -> dict[int, dict[str, Any]]:
     """The record of each seed of a method."""
     path = path_of(method, folder)
-    found = json.loads(path.read_text())["seeds"] if path.exists() else {}
+    found = _read(path)["seeds"] if path.exists() else {}
     return {int(seed): record for seed, record in found.items()}
 
 

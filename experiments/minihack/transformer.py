@@ -9,7 +9,7 @@ cross-attention on the incoming action and hit (with residuals and layer norm, a
 decoders); the last one is classified.
 
 `variant="strong"`, the default, has more: see `STRONG`. `variant="weighted"` is the same with a
-loss in which all deaths together weigh about as much as all survivals.
+loss in which a death counts as much as five survivals.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ STRONG = Options(
     epochs=40,
 )
 # In the training set five survive for each who dies. Where a death counts five times, both
-# classes count the same there, which is what balanced accuracy asks for.
+# classes count the same in the last frame, which is what balanced accuracy asks for.
 WEIGHTED = replace(STRONG, death_weight=5.0)
 VARIANTS = {"paper": PAPER, "strong": STRONG, "weighted": WEIGHTED}
 

@@ -154,6 +154,29 @@ def test_padding_with_zeros_starts_after_death() -> None:
     assert data.padded_with_zeros().actions.tolist() == [[1, 2, 0, 0], [1, 2, 3, 1], [1, 2, 3, 1]]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--only", "N10T10E1valid", "--count", "3"],
+        ["--only", "N10T10E1valid", "--padding", "zero"],
+        ["--only", "N10T10E1dev"],
+    ],
+)
+def test_what_ships_is_not_written_over(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(minihack, "installed", lambda: True)
+    with pytest.raises(SystemExit) as stopped:
+        minihack.main(arguments)
+    assert stopped.value.code == 2
+    assert "say by --out where they go" in capsys.readouterr().err
+
+
+def test_a_set_that_does_not_ship_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match=r"N10T10E1dev does not ship; .*--only N10T10E1dev"):
+        load("N10T10E1dev")
+
+
 def test_a_file_survives_saving_and_loading(tmp_path) -> None:
     data = load("N10T10E1valid")
     data.save(tmp_path / "copy.npz")
@@ -205,9 +228,14 @@ class TestGame:
         assert played.enemies[:, 0].tolist() == [[9, 9]] * 5 + [[8, 8], [7, 7]]
 
     @pytest.mark.parametrize("index", [0, 1, 2])
-    def test_the_shipped_trajectories_are_played_again(self, game: Game, index: int) -> None:
-        data = load("N10T10E1train")
-        again = minihack.sample(game, SPLITS["N10T10E1train"], index)
+    @pytest.mark.parametrize(
+        "name", ["N10T10E1train", "N10T10E1valid", "N10T10E5test", "N10T20E2test_large"]
+    )
+    def test_the_shipped_trajectories_are_played_again(
+        self, game: Game, name: str, index: int
+    ) -> None:
+        data = load(name)
+        again = minihack.sample(game, SPLITS[name], index)
         np.testing.assert_array_equal(again.actions, data.actions[index])
         np.testing.assert_array_equal(again.trajectory.agent[0], data.start[index])
         np.testing.assert_array_equal(again.trajectory.hit, data.hits[index])
