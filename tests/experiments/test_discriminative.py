@@ -171,6 +171,23 @@ def test_with_collisions_the_mean_evidence_is_that_of_a_simulation() -> None:
     assert np.any(abs(expected - apart) > 9 * error)  # the collisions show
 
 
+@pytest.mark.slow
+def test_both_engines_agree_on_real_games() -> None:
+    data = arrays(load("N10T10E1valid"), slice(20))
+    model = Rules().load().model.with_constants(collisions=0)
+    exact = model.filter(data, method=ExactForward())
+    runs = [model.filter(data, method=RaoBlackwellised(1000), seed=seed) for seed in range(10)]
+    ratios = np.exp([run.log_evidence - exact.log_evidence for run in runs])
+    error = np.std(ratios, axis=0, ddof=1) / np.sqrt(len(runs))
+    # Student's t with 9 degrees of freedom: six errors are less likely than 1 in 4,000.
+    assert np.all(abs(ratios.mean(axis=0) - 1) < 6 * error + 1e-6)
+    assert error.max() < 0.1
+    # Weighted by the evidence of its run, an answer is right on average.
+    apart = ratios * ([run.final["dead@T"] for run in runs] - exact.final["dead@T"])
+    error = np.std(apart, axis=0, ddof=1) / np.sqrt(len(runs))
+    assert np.all(abs(apart.mean(axis=0)) < 6 * error + 1e-6)
+
+
 def test_exact_inference_is_used_in_training_and_afterwards() -> None:
     method = ExactRules()
     fitted = method.model(games_with_hits(), seed=0)
