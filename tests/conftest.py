@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from pathlib import Path
 
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 20_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,3 +46,18 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         pytest.fail(f"output differs from tests/golden/{name}\n{shown}\n{cure}", pytrace=False)
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def room_for_compiled_programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Lets go of compiled programs before there are too many.
+
+    Each takes some memory maps. Linux gives a process 65,530 of them, and XLA dies without. The
+    slow tests, which compile hundreds of random programs, would get there.
+    """
+    yield
+    if request.node.get_closest_marker("slow") and "jax" in sys.modules and MAPS.exists():
+        with MAPS.open() as lines:
+            many = sum(1 for _ in lines) > MANY_MAPS
+        if many:
+            sys.modules["jax"].clear_caches()

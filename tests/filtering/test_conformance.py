@@ -130,6 +130,14 @@ def test_impossible_evidence_is_refused_by_all() -> None:
             model.filter(batch_of(case), method=method)
 
 
+def test_evidence_in_the_program_may_be_all_that_is_left_to_blame() -> None:
+    """Without the data that is impossible beside it, the program reads no data at all."""
+    source = "0.4::p@0.\np@t :- p@(t-1).\nobserve(p@t).\nobserve(p@0, false).\nquery(p@t).\n"
+    for method in (ExactForward(), RaoBlackwellised(particles=64)):
+        with pytest.raises(FilterError, match=r"sequence 0, step 1.*without p@t it is not"):
+            nesymm.compile(source).filter({"p": [[False, True]]}, method=method)
+
+
 # ---------------------------------------------------------------- with particles
 
 REPEATS, PARTICLES = 100, 500

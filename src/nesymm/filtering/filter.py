@@ -16,7 +16,7 @@ from nesymm.compiler.step import StepProgram
 from nesymm.errors import NesymmError
 from nesymm.filtering.backend import check_device
 from nesymm.filtering.blame import network_to_blame
-from nesymm.filtering.data import Sequences, prepare
+from nesymm.filtering.data import Sequences, prepare, wanted
 from nesymm.filtering.elimination import TooLarge
 from nesymm.filtering.estimators import ESTIMATORS
 from nesymm.filtering.forward import ExactFilter
@@ -367,13 +367,13 @@ class Filter:
         """The same failure, with the network or the observation that it is due to."""
 
         def still_fails(step: StepProgram, networks: Mapping[str, Any]) -> bool:
-            names = {o.name for o in step.observations} | {i.name for i in step.inputs}
+            read = wanted(step)
             b = failure.sequence
-            one = {n: np.asanyarray(v)[b : b + 1] for n, v in data.items() if n in names}
+            one = {n: np.asanyarray(v)[b : b + 1] for n, v in data.items() if n in read}
             alone = prepare(
                 step,
                 one,
-                None if any(sequences.timed) else sequences.steps - 1,
+                None if any(read[n].timed for n in one) else sequences.steps - 1,
                 np.asarray([sequences.last[b] + 1]),
             )
             result = Filter(step, self.method)._run(alone, parameters, networks, seed)

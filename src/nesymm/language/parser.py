@@ -207,6 +207,11 @@ def _run(source: Source, start: Literal["program", "lone"]) -> list[Term]:
     return statements
 
 
+def _has_minus(value: int | float) -> bool:
+    # A whole number may be too large for `copysign`; only zero needs it.
+    return value < 0 or (value == 0 and copysign(1, value) < 0)
+
+
 class _Builder:
     """The callbacks of the grammar: each takes the children of a rule, tokens included."""
 
@@ -256,7 +261,7 @@ class _Builder:
     def prefix(self, parts: list[Any]) -> Term:
         token, term = parts
         span = Span(self.source, token.start_pos, term.span.end)
-        if token == "-" and isinstance(term, Num) and copysign(1, term.value) > 0:
+        if token == "-" and isinstance(term, Num) and not _has_minus(term.value):
             return Num(-term.value, span)  # `- 3` is the number
         return Struct(intern(str(token)), (term,), span)
 
