@@ -519,6 +519,6 @@ def test_texts_are_read_from_many_threads() -> None:
 )
 def test_large_texts_are_read_or_refused_in_short_lines(text: str) -> None:
     try:
-        assert parse(text).clauses
+        assert parse(text).statements
     except ProgramError as error:
         assert max(map(len, str(error).splitlines())) < 120
