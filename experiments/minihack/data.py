@@ -254,7 +254,9 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.minihack.data", description="Play the games of the data set."
     )
-    parser.add_argument("--out", type=Path, help="folder for the files (where those that ship are)")
+    parser.add_argument(
+        "--out", type=Path, help="folder for files that do not replace shipped ones"
+    )
     parser.add_argument("--only", nargs="+", choices=SPLITS, metavar="NAME", help="these alone")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--count", type=int, help="trajectories, instead of the split's number")

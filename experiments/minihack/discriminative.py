@@ -36,7 +36,9 @@ def command_line() -> argparse.ArgumentParser:
     run.add_argument("--epochs", type=int, help="instead of the method's own number")
     run.add_argument("--parts", nargs="+", choices=results.PARTS, default=[*results.PARTS])
     run.add_argument("--results", type=Path, default=results.FOLDER, help="folder for the records")
-    run.add_argument("--weights", type=Path, help="folder for the weights (beside other records)")
+    run.add_argument(
+        "--weights", type=Path, help="folder for them (RESULTS/weights, if not shipped)"
+    )
     run.add_argument(
         "--fit-on", choices=("cpu", "gpu", "tpu"), help="fit there, score on the default device"
     )

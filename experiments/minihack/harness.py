@@ -193,7 +193,8 @@ def finished(job: Job) -> bool:
     record = results.seeds(job.method, job.folder).get(job.seed)
     if record is None:
         return False
-    if record["command"].partition(" --epochs ")[2].split(" ")[0] != str(job.epochs or ""):
+    epochs = record["command"].partition(" --epochs ")[2].split(" ")[0]  # empty: the method's own
+    if epochs != str(job.epochs or ""):
         raise NesymmError(
             f"{job.method}, seed {job.seed} is on record with another number of epochs "
             f"({record['command']}); use another folder for --results"

@@ -26,6 +26,7 @@ from experiments.minihack.rules import (
     Policy,
     Rules,
     TrainedRules,
+    after_the_first,
     arrays,
     compile_model,
 )
@@ -186,6 +187,19 @@ def test_both_engines_agree_on_real_games() -> None:
     apart = ratios * ([run.final["dead@T"] for run in runs] - exact.final["dead@T"])
     error = np.std(apart, axis=0, ddof=1) / np.sqrt(len(runs))
     assert np.all(abs(apart.mean(axis=0)) < 6 * error + 1e-6)
+
+
+@pytest.mark.slow
+def test_the_first_hit_says_nothing() -> None:
+    data = games_with_hits()
+    told = arrays(data)
+    untold = told | {"hit": after_the_first(data.hits)}
+    assert np.isnan(untold["hit"][:, 0]).all() and not np.isnan(untold["hit"][:, 1:]).any()
+    model = known_model(n=4, enemies=1)
+    a, b = (
+        model.filter(given, method=RaoBlackwellised(50)).final[QUERY] for given in (told, untold)
+    )
+    assert a == pytest.approx(b, abs=1e-6)
 
 
 def test_exact_inference_is_used_in_training_and_afterwards() -> None:

@@ -18,6 +18,16 @@ def test_every_method_on_record_is_drawn() -> None:
     assert labels == {*records, *(f"{name} (paper)" for name in results.PAPER)}
 
 
+def test_the_losses_of_every_seed_are_drawn() -> None:
+    told = {"0": {"validation": [3.0, 1.0, 2.0]}, "1": {"validation": [2.0, 3.0]}}
+    figure = plots.training({"nesymm": {"seeds": told}, "transformer": {"seeds": told}})
+    first, second, nothing = figure.axes
+    assert [first.get_title(), second.get_title()] == ["nesymm", "transformer"]
+    assert [line.get_ydata().tolist() for line in first.lines] == [[3, 1, 2], [1], [2, 3], [2]]
+    assert first.lines[1].get_xdata().tolist() == [2]  # the best is the second epoch
+    assert not nothing.axison
+
+
 def test_the_policy_is_drawn_around_the_agent() -> None:
     (axes, _) = plots.policy(Rules().load()).axes
     (agent,) = axes.lines

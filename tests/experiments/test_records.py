@@ -152,12 +152,24 @@ def test_a_run_leaves_a_record_and_is_not_repeated(tmp_path: Path) -> None:
     assert first["scores"]["N10T10E1test"]["ranking"] == 50  # all are given the same
     assert first["peak_memory_mb"] > 1 and first["fit_seconds"] >= 0
     assert first["validation"] == [0.7, 0.5]
+    assert first["scores"]["N10T10E1test"]["device"] == jax.devices()[0].device_kind
     assert "--methods coin --seeds 0" in first["command"]
     told: list[str] = []
     assert harness.run_all(jobs, told.append)
     assert told == ["coin, seed 0: finished before", "coin, seed 1: finished before"]
     text = results.tables(results.read_all(tmp_path))
     assert "| 10 | 10 | 1 | 75.72 | 59.88 | 64.45 | 50.00 ± 0.00 |" in text
+
+
+def test_the_table_of_losses_by_hand() -> None:
+    losses = {"0": [3.0, 1.0, 2.0], "1": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]}
+    runs = {seed: {"validation": told, "scores": {}} for seed, told in losses.items()}
+    for run in runs.values():
+        run |= {"parameters": 1, "device": "cpu"}
+    text = results.tables({"coin": {"seeds": runs}, "coin-even": {"seeds": runs}})
+    # The best are 1 and 2; the last five have the means 2 and 5.
+    assert text.count("| coin | 3 to 6 | 1 to 2 | 1.5000 ± 0.5000 | 3.5000 ± 1.5000 |") == 1
+    assert "coin-even" not in text
 
 
 @pytest.mark.usefixtures("coin")
@@ -381,22 +393,39 @@ def test_the_rules_beat_our_baselines(
     assert (ours > theirs).all()
 
 
-@pytest.mark.parametrize("setting", [s for s in SETTINGS if s != TRAINED_ON])
-def test_with_even_odds_the_rules_have_the_best_balanced_accuracy(
-    setting: tuple[int, int, int],
-) -> None:
-    theirs = [found for name in OTHERS if (found := on_record(name, setting, "test_large"))]
-    assert on_record("nesymm-even", setting, "test_large")[0] > max(found[0] for found in theirs)
-
-
+# README names the exceptions: the setting of training, and one in which 78 of 1,000 die.
 @pytest.mark.parametrize(
-    ("part", "setting", "baseline"), [c for c in COMPARISONS if c[0] == "test_large"]
+    ("part", "setting"),
+    [
+        (part, setting)
+        for part in ("test", "test_large")
+        for setting in SETTINGS
+        if setting != TRAINED_ON and (part, setting) != ("test", (15, 10, 1))
+    ],
 )
-def test_half_way_the_rules_have_the_better_balanced_accuracy(
+def test_with_even_odds_the_rules_have_the_best_balanced_accuracy(
+    part: str, setting: tuple[int, int, int]
+) -> None:
+    theirs = [found for name in OTHERS if (found := on_record(name, setting, part))]
+    assert on_record("nesymm-even", setting, part)[0] > max(found[0] for found in theirs)
+
+
+@pytest.mark.parametrize("part", ["test", "test_large"])
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s != TRAINED_ON])
+def test_no_version_of_another_method_has_a_better_f1(
+    part: str, setting: tuple[int, int, int]
+) -> None:
+    theirs = [found for name in OTHERS if (found := on_record(name, setting, part))]
+    assert on_record("nesymm", setting, part)[1] > max(found[1] for found in theirs)
+
+
+@pytest.mark.parametrize(("part", "setting", "baseline"), COMPARISONS)
+def test_half_way_the_rules_beat_our_baselines_too(
     part: str, setting: tuple[int, int, int], baseline: str
 ) -> None:
-    ours, theirs = (on_record(m, setting, part) for m in ("nesymm-half", baseline))
-    assert ours[0] > theirs[0]
+    ours, theirs = (np.array(on_record(m, setting, part)) for m in ("nesymm-half", baseline))
+    behind = (setting, baseline) == ((10, 20, 1), "deep-hmm")  # in F1; README says so
+    assert (ours > theirs)[: 1 if behind else 2].all()
 
 
 # Where training was, three methods have the same balanced accuracy with their own bars.
