@@ -6,9 +6,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 GAME   := experiments/minihack/discriminative.nsl
+SECONDS ?= 60
+SEED    ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench clean
+.PHONY: help demo test test-slow fuzz check format bench clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
@@ -22,13 +24,17 @@ demo: $(VENV)/.base  ## Learn from NetHack games, generalise to larger ones, dra
 test: $(VENV)/.test  ## Run the tests
 	$(BIN)/python -m pytest -q -n 2
 
-test-slow: $(VENV)/.test  ## Run the slow tests too
-	$(BIN)/python -m pytest -q -n 2 -m "slow or not slow"
+test-slow: $(VENV)/.test  ## Run the slow tests too, and compile what all tests run
+	$(BIN)/python -m pytest -q -n 2 --compiled -m "slow or not slow"
 
-check: $(VENV)/.dev  ## Lint, check the formatting and the types
+fuzz: $(VENV)/.test  ## Try random programs for SECONDS=60 from SEED=0; what fails goes to out/fuzz/
+	PYTHONPATH=src:tests $(BIN)/python -m differential --seconds $(SECONDS) --seed $(SEED)
+
+check: $(VENV)/.dev  ## Lint, check the formatting, the types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## Format the code and sort the imports
 	$(BIN)/ruff check --fix .
@@ -50,7 +56,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(BIN)/python
-	$(PIP) install -e .
+	$(PIP) install -e '.[draw]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

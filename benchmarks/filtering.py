@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nesymm
-from nesymm.filtering.methods import Bootstrap, RaoBlackwellised
+from nesymm import Bootstrap, RaoBlackwellised
 
 PROGRAM = Path(__file__).parent.parent / "examples/paper/discriminative.nsl"
 ACTIONS = ["up", "right", "down", "left"]
@@ -295,6 +295,7 @@ def growth(repeat: int, enemies: list[int]) -> None:
 
 
 def main() -> None:
+    jax.config.update("jax_enable_x64", False)  # also where the environment asks for 64 bits
     options = argparse.ArgumentParser(description=__doc__)
     for part in ("discriminative", "volatility", "growth"):
         options.add_argument(f"--{part}", action="store_true")

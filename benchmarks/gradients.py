@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import nesymm
-from nesymm.filtering.methods import ExactForward, Method, RaoBlackwellised
+from nesymm import ExactForward, Method, RaoBlackwellised
 
 WEATHER = """
     t(0.3)::rain@0.

@@ -15,7 +15,7 @@ import random
 import time
 from pathlib import Path
 
-from nesymm.compiler.ground import ground
+from nesymm.ground.grounder import ground
 from nesymm.language.check import check
 from nesymm.language.parser import parse
 

@@ -17,8 +17,7 @@ import numpy as np
 import optax
 
 import nesymm
-from nesymm.filtering.methods import ExactForward, Method, RaoBlackwellised
-from nesymm.training import MLP, fit
+from nesymm import MLP, ExactForward, Method, RaoBlackwellised, fit
 
 PROGRAM = """
 :- const(n, 3).

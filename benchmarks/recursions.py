@@ -16,7 +16,7 @@ import matplotlib
 import numpy as np
 
 import nesymm
-from nesymm.filtering.methods import ExactForward, RaoBlackwellised
+from nesymm import ExactForward, RaoBlackwellised
 
 matplotlib.use("Agg")
 

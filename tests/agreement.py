@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from oracles import Data, Inconsistent, unrolled
+from reference import Impossible, infer
 
-from nesymm.compiler import compile_step
-from nesymm.compiler.reference import Impossible, infer
+from nesymm.ground import compile_step
 
 
 def agree(source: str, horizon: int, data: Data | None = None, inputs: Data | None = None) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from difflib import unified_diff
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 GOLDEN = Path(__file__).parent / "golden"
 MAPS = Path("/proc/self/maps")
 MANY_MAPS = 20_000
+TESTS_BETWEEN_LOOKS = 20
+tests_run = count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +23,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the files in tests/golden with what the tests produce",
     )
+    parser.addoption(
+        "--compiled",
+        action="store_true",
+        help="let XLA compile what all tests run; NumPy interprets it otherwise, which is quicker",
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """NumPy runs what a test and its fixtures jit, but for tests of what XLA makes of it."""
+    if item.config.getoption("--compiled") or item.get_closest_marker("compiled"):
+        return (yield)
+    import numpy_backend
+
+    with numpy_backend.interpreted():
+        return (yield)
 
 
 @pytest.fixture
@@ -53,10 +72,12 @@ def room_for_compiled_programs(request: pytest.FixtureRequest) -> Iterator[None]
     """Lets go of compiled programs before there are too many.
 
     Each takes some memory maps. Linux gives a process 65,530 of them, and XLA dies without. The
-    slow tests, which compile hundreds of random programs, would get there.
+    whole suite gets there, and so does a slow test that compiles hundreds of random programs.
     """
     yield
-    if request.node.get_closest_marker("slow") and "jax" in sys.modules and MAPS.exists():
+    slow = request.node.get_closest_marker("slow") is not None
+    look = slow or next(tests_run) % TESTS_BETWEEN_LOOKS == 0
+    if look and "jax" in sys.modules and MAPS.exists():
         with MAPS.open() as lines:
             many = sum(1 for _ in lines) > MANY_MAPS
         if many:

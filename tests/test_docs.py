@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference import infer
 
 import nesymm
-from nesymm.compiler import compile_step
-from nesymm.compiler.reference import infer
-from nesymm.distributions import FAMILIES
 from nesymm.errors import NesymmError, ProgramError
+from nesymm.ground import compile_step
 from nesymm.language import builtins
+from nesymm.language.families import FAMILIES
 from nesymm.language.parser import read
 
 ROOT = Path(__file__).parent.parent

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
+from functools import cache
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
 
-from nesymm.draw import Edge, Graph, Node, both_svg, plate_svg, unrolled_svg
+from nesymm.draw import both, plate, render, unrolled
+from nesymm.errors import NesymmError
+from nesymm.ir.graph import Edge, Graph, Node
 
 
 def temporal(name: str, label: str = "", kind: str = "variable") -> Node:
@@ -171,45 +175,69 @@ GRAPHS = {
     "chain": CHAIN,
     "empty": EMPTY,
 } | {f"random{seed}": random_graph(seed) for seed in range(4)}
-DRAWINGS = {"plate": plate_svg, "unrolled": unrolled_svg, "both": both_svg}
+DRAWINGS = {"plate": plate, "unrolled": unrolled, "both": both}
 
 graphs = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
 drawings = pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
 
 Box = tuple[float, float, float, float]
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-def parse(svg: str) -> ElementTree.Element:
-    return ElementTree.fromstring(svg)
+@cache
+def drawn(draw: Callable[..., str], graph: Graph, **options: int) -> ElementTree.Element:
+    return ElementTree.fromstring(render(draw(graph, **options), "svg"))
 
 
-def classed(svg: str, name: str) -> list[ElementTree.Element]:
-    return [e for e in parse(svg).iter() if name in e.get("class", "").split()]
+def classed(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return [e for e in root.iter(f"{SVG}g") if name in e.get("class", "").split()]
 
 
-def box(shape: ElementTree.Element) -> Box:
-    if shape.tag.endswith("ellipse"):
-        x, y, rx, ry = (float(shape.attrib[k]) for k in ("cx", "cy", "rx", "ry"))
-        return x - rx, y - ry, x + rx, y + ry
-    x, y, width, height = (float(shape.attrib[k]) for k in ("x", "y", "width", "height"))
-    return x, y, x + width, y + height
+def numbers(text: str) -> list[tuple[float, float]]:
+    found = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", text)]
+    return list(zip(found[::2], found[1::2], strict=True))
 
 
-def labels(svg: str) -> list[str]:
+def drawn_nodes(root: ElementTree.Element) -> list[ElementTree.Element]:
+    """Without the legend, and the dots after the last step."""
+    others = (*classed(root, "legend"), *classed(root, "later"))
+    return [group for group in classed(root, "node") if group not in others]
+
+
+def box(group: ElementTree.Element) -> Box:
+    """Around the shapes of a node, or the frame of a cluster."""
+    corners = []
+    for shape in group:
+        if shape.tag == f"{SVG}ellipse":
+            x, y, rx, ry = (float(shape.attrib[k]) for k in ("cx", "cy", "rx", "ry"))
+            corners += [(x - rx, y - ry), (x + rx, y + ry)]
+        elif shape.tag in (f"{SVG}path", f"{SVG}polygon"):
+            corners += numbers(shape.get("d") or shape.attrib["points"])
+    xs, ys = zip(*corners, strict=True)
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def words(group: ElementTree.Element) -> list[str]:
+    return ["".join(text.itertext()) for text in group.iter(f"{SVG}text")]
+
+
+def labels(root: ElementTree.Element) -> list[str]:
     """The label and subscript of every node."""
-    return ["_".join(text.itertext()) for text in (joined(g) for g in classed(svg, "node"))]
+    return ["_".join(words(group)) for group in drawn_nodes(root)]
 
 
-def joined(group: ElementTree.Element) -> ElementTree.Element:
-    keep = ElementTree.Element("g")
-    keep.extend(e for e in group if e.tag.endswith("text"))
-    return keep
+def nodes(root: ElementTree.Element) -> list[Box]:
+    return [box(group) for group in drawn_nodes(root)]
 
 
-def points(path: ElementTree.Element) -> list[tuple[float, float]]:
-    """Points along a path of cubic curves."""
-    numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", path.attrib["d"])]
-    ends = list(zip(numbers[::2], numbers[1::2], strict=True))
+def captions(root: ElementTree.Element) -> list[str]:
+    return ["".join(words(group)) for group in classed(root, "edge") if words(group)]
+
+
+def points(edge: ElementTree.Element) -> list[tuple[float, float]]:
+    """Points along the curve of an edge."""
+    path = next(edge.iter(f"{SVG}path"))
+    ends = numbers(path.attrib["d"])
     found = [ends[0]]
     for k in range(1, len(ends), 3):
         a, b, c, d = ends[k - 1], *ends[k : k + 3]
@@ -225,71 +253,66 @@ def points(path: ElementTree.Element) -> list[tuple[float, float]]:
 @drawings
 @graphs
 def test_well_formed(graph: Graph, draw) -> None:
-    root = parse(draw(graph))
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert root.attrib["viewBox"].split()[2:] == [root.attrib["width"], root.attrib["height"]]
-    assert root.findtext("{http://www.w3.org/2000/svg}title") == graph.title
+    root = drawn(draw, graph)
+    assert root.tag == f"{SVG}svg"
+    assert root.findtext(f"{SVG}g/{SVG}title", "") == graph.title
 
 
 @drawings
 @graphs
 def test_everything_is_on_the_canvas(graph: Graph, draw) -> None:
-    root = parse(draw(graph))
-    x, y, width, height = (float(n) for n in root.attrib["viewBox"].split())
-
-    def visit(element: ElementTree.Element, dx: float, dy: float) -> None:
-        if move := re.match(r"translate\((\S+) (\S+)\)", element.get("transform", "")):
-            dx, dy = dx + float(move[1]), dy + float(move[2])
-        corners: list[tuple[float, float]] = []
-        if element.get("class") in ("shape", "plate", "column"):
-            left, top, right, bottom = box(element)
-            corners = [(left, top), (right, bottom)]
-        elif element.get("class") == "edge":
-            corners = points(element[0])
-        for u, v in corners:
-            assert x < u + dx < x + width
-            assert y < v + dy < y + height
-        for child in element:
-            visit(child, dx, dy)
-
-    visit(root, 0, 0)
+    root = drawn(draw, graph)
+    _, (width, height) = numbers(root.attrib["viewBox"])
+    move = re.search(r"translate\((\S+) (\S+)\)", root[0].attrib["transform"])
+    assert move is not None
+    dx, dy = float(move[1]), float(move[2])
+    corners = [p for edge in classed(root, "edge") for p in points(edge)]
+    for kind in ("node", "plate", "column", "legend"):
+        for group in classed(root, kind):
+            if words(group) not in (["…"], ["dashed: from t−1"]):
+                left, top, right, bottom = box(group)
+                corners += [(left, top), (right, bottom)]
+    for x, y in corners:
+        assert 0 < x + dx < width
+        assert 0 < y + dy < height
 
 
 @drawings
 @graphs
 def test_deterministic(graph: Graph, draw) -> None:
-    assert draw(graph) == draw(graph)
+    text = draw(graph)
+    assert draw(graph) == text
+    assert render(text, "svg") == render(text, "svg")
 
 
 @graphs
 def test_plate_shows_every_label_once(graph: Graph) -> None:
     expected = [f"{n.label}_t" if n.temporal else n.label for n in graph.nodes]
-    assert sorted(labels(plate_svg(graph))) == sorted(expected)
+    assert sorted(labels(drawn(plate, graph))) == sorted(expected)
 
 
 @graphs
 def test_unrolled_shows_temporal_nodes_once_per_step(graph: Graph) -> None:
     expected = [n.label for n in graph.nodes if not n.temporal]
     expected += [f"{n.label}_{t}" for n in graph.nodes if n.temporal for t in range(4)]
-    assert sorted(labels(unrolled_svg(graph, steps=4))) == sorted(expected)
+    assert sorted(labels(drawn(unrolled, graph, steps=4))) == sorted(expected)
 
 
-@pytest.mark.parametrize("draw", [plate_svg, unrolled_svg])
+@drawings
 @graphs
 def test_nodes_do_not_overlap(graph: Graph, draw) -> None:
-    boxes = [box(shape) for shape in classed(draw(graph), "shape")]
-    for a, b in combinations(boxes, 2):
+    for a, b in combinations(nodes(drawn(draw, graph)), 2):
         apart = a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
         assert apart, f"{a} overlaps {b}"
 
 
-@pytest.mark.parametrize("draw", [plate_svg, unrolled_svg])
+@drawings
 @graphs
 def test_edges_avoid_nodes(graph: Graph, draw) -> None:
-    svg = draw(graph)
-    shapes = [box(shape) for shape in classed(svg, "shape")]
-    for group in classed(svg, "edge"):
-        for x, y in points(group[0])[2:-2]:
+    root = drawn(draw, graph)
+    shapes = nodes(root)
+    for edge in classed(root, "edge"):
+        for x, y in points(edge)[2:-2]:
             for left, top, right, bottom in shapes:
                 rx, ry = (right - left) / 2, (bottom - top) / 2
                 u, v = (x - left - rx) / rx, (y - top - ry) / ry
@@ -298,12 +321,12 @@ def test_edges_avoid_nodes(graph: Graph, draw) -> None:
 
 @graphs
 def test_temporal_nodes_are_inside_the_plate(graph: Graph) -> None:
-    svg = plate_svg(graph)
-    plates = classed(svg, "plate")
+    root = drawn(plate, graph)
+    plates = classed(root, "plate")
     assert len(plates) == any(n.temporal for n in graph.nodes)
     inside = 0
-    for shape in classed(svg, "shape") if plates else ():
-        (a, b, c, d), (left, top, right, bottom) = box(shape), box(plates[0])
+    for a, b, c, d in nodes(root) if plates else ():
+        left, top, right, bottom = box(plates[0])
         within = left < a and top < b and c < right and d < bottom
         outside = c < left or right < a or d < top or bottom < b
         assert within or outside
@@ -313,64 +336,95 @@ def test_temporal_nodes_are_inside_the_plate(graph: Graph) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_number_of_columns(steps: int) -> None:
-    svg = unrolled_svg(GAME, steps=steps)
-    columns = [box(column) for column in classed(svg, "column")]
+    root = drawn(unrolled, GAME, steps=steps)
+    columns = [box(column) for column in classed(root, "column")]
     assert len(columns) == steps
     assert all(a[2] < b[0] for a, b in pairwise(columns))
-    assert "…" in svg
+    assert words(classed(root, "later")[0]) == ["…"]
 
 
 def test_edges_exist_only_at_their_steps() -> None:
     # 1 from image to monster, 1 to player at 0 only, 2 from monster to player from 1 on,
     # 8 others in each of 3 steps, and the lag: 2 between steps and 1 to the dots.
-    assert len(classed(unrolled_svg(GAME), "edge")) == 1 + 1 + 2 + 3 * 8 + 3
-    assert len(classed(plate_svg(GAME), "edge")) == len(GAME.edges)
+    assert len(classed(drawn(unrolled, GAME), "edge")) == 1 + 1 + 2 + 3 * 8 + 3
+    assert len(classed(drawn(plate, GAME), "edge")) == len(GAME.edges)
 
 
 def test_captions_name_networks_and_lags() -> None:
-    captions = {"".join(joined(g).itertext()) for g in classed(plate_svg(GAME), "caption")}
-    assert all("φ" in c or "t−1" in c for c in captions)
-    assert any("noisy_player" in c and "t=0" in c for c in captions)
-    assert any("noisy_monster" in c and "t=" not in c for c in captions)
+    found = captions(drawn(plate, GAME))
+    assert sorted(found) == ["φnoisy_monster", "φnoisy_player t=0"]
+    assert captions(drawn(plate, LAGGED)).count("t−2") == 1
+
+
+def test_edges_across_time_look_different() -> None:
+    root = drawn(plate, LAGGED)
+    dashed = [e for e in root.iter(f"{SVG}path") if e.get("stroke-dasharray")]
+    assert len(dashed) == sum(edge.across for edge in LAGGED.edges)
+    assert len({e.get("stroke") for e in dashed}) == 1
+    assert ["dashed: from t−1"] in [words(g) for g in classed(root, "legend")]
+
+
+def test_kinds_look_different() -> None:
+    def looks(group: ElementTree.Element) -> tuple[object, ...]:
+        shapes = [e for e in group if e.tag in (f"{SVG}ellipse", f"{SVG}path")]
+        return shapes[0].tag, shapes[0].get("fill"), shapes[0].get("fill-opacity"), len(shapes)
+
+    root = drawn(plate, DUNGEON)
+    kinds = ("input", "variable", "derived", "observed", "query")
+    found = {kind: {looks(group) for group in classed(root, kind)} for kind in kinds}
+    # Of each kind, all nodes and the entry of the legend look the same.
+    assert all(len(styles) == 1 for styles in found.values())
+    assert len(set.union(*found.values())) == len(kinds)
 
 
 def test_static_model_has_no_plate_no_columns_and_no_lags() -> None:
-    for svg in (plate_svg(ALARM), unrolled_svg(ALARM), both_svg(ALARM)):
-        assert not classed(svg, "plate")
-        assert not classed(svg, "column")
-        assert "stroke-dasharray" not in svg
-        assert "…" not in svg
-        assert len(classed(svg, "node")) == len(ALARM.nodes)
-    assert both_svg(ALARM) == plate_svg(ALARM)
+    for draw in DRAWINGS.values():
+        root = drawn(draw, ALARM)
+        assert not classed(root, "plate")
+        assert not classed(root, "column")
+        assert not classed(root, "later")
+        assert not any(e.get("stroke-dasharray") for e in root.iter())
+        assert len(drawn_nodes(root)) == len(ALARM.nodes)
+    assert both(ALARM) == plate(ALARM)
 
 
 def test_both_holds_the_plate_and_the_columns() -> None:
-    svg = both_svg(GAME, steps=2)
-    assert len(classed(svg, "plate")) == 1
-    assert len(classed(svg, "column")) == 2
+    root = drawn(both, GAME, steps=2)
+    assert len(classed(root, "plate")) == 1
+    assert len(classed(root, "column")) == 2
 
 
 def test_text_is_escaped() -> None:
-    nasty = "a<b> & \"c\" 'd' \x00\ud800"
+    nasty = "a<b> & \"c\" 'd' \x00\ud800 \\"
     graph = Graph((Node("n", nasty), temporal("m", "é日本")), (Edge("n", "m", label="<&>"),), nasty)
     clean = nasty.replace("\x00", "\ufffd").replace("\ud800", "\ufffd")
     for draw in DRAWINGS.values():
-        svg = draw(graph)
-        assert clean in labels(svg)
-        assert any("<&>" in "".join(g.itertext()) for g in classed(svg, "caption"))
-        svg.encode("utf-8")
+        root = drawn(draw, graph)
+        assert clean in labels(root)
+        assert "φ<&>" in captions(root)
+        assert clean in words(root)
+
+
+def test_formats() -> None:
+    text = plate(GAME)
+    assert render(text, "png").startswith(b"\x89PNG")
+    assert render(text, "pdf").startswith(b"%PDF")
+    assert render(text, "dot").decode() == text
+    assert text.startswith('digraph "markov_game" {')
+
+
+def test_what_graphviz_cannot_draw_is_reported() -> None:
+    with pytest.raises(NesymmError, match="Graphviz cannot draw the model: "):
+        render("digraph {", "svg")
 
 
 def test_shapes_grow_with_their_labels() -> None:
     widths = []
     for label in ("P", "hit(E)", "position(agent,X,Y)"):
-        left, top, right, bottom = box(
-            classed(plate_svg(Graph((Node("n", label),), (), "")), "shape")[0]
-        )
+        ((left, top, right, bottom),) = nodes(drawn(plate, Graph((Node("n", label),), (), "")))
         widths.append(right - left)
-        assert bottom - top == 44
-    assert widths[0] == 44
-    assert widths == sorted(widths)
+        assert 40 < bottom - top < 46
+    assert widths == sorted(set(widths))
 
 
 @pytest.mark.parametrize(
@@ -386,11 +440,11 @@ def test_shapes_grow_with_their_labels() -> None:
 )
 def test_mistaken_edges_are_reported(edge: Edge, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        plate_svg(Graph((Node("x", "x"), temporal("y")), (edge,), ""))
+        plate(Graph((Node("x", "x"), temporal("y")), (edge,), ""))
 
 
 def test_mistaken_nodes_and_steps_are_reported() -> None:
     with pytest.raises(ValueError, match="two nodes of the graph have the same id"):
-        plate_svg(Graph((Node("x", "x"), Node("x", "y")), (), ""))
+        plate(Graph((Node("x", "x"), Node("x", "y")), (), ""))
     with pytest.raises(ValueError, match="cannot unroll over 0 steps: at least 1 is needed"):
-        unrolled_svg(GAME, steps=0)
+        unrolled(GAME, steps=0)

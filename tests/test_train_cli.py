@@ -8,9 +8,11 @@ import math
 import os
 import signal
 import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +22,12 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
 import nesymm
-from nesymm.cli import app
-from nesymm.commands import model_files
-from nesymm.commands.config import optimizers, read_config
-from nesymm.commands.scores import score
-from nesymm.commands.toml_tables import ConfigError
-from nesymm.filtering.methods import ExactForward
+from nesymm.cli import model_files
+from nesymm.cli.config import optimizers, read_config
+from nesymm.cli.main import app
+from nesymm.cli.scores import score
+from nesymm.cli.toml_tables import ConfigError
+from nesymm.inference.methods import ExactForward
 from nesymm.training import Fitted, LogEvidence, QueryLoss, TrainingError
 from nesymm.training.networks import MLP
 
@@ -156,7 +158,7 @@ class Spy:
 
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
-    from nesymm.commands import train
+    from nesymm.cli import train
 
     found = Spy()
     monkeypatch.setattr(train, "fit", found)
@@ -228,6 +230,49 @@ def test_a_resumed_run_ends_with_the_same_numbers(tmp_path: Path) -> None:
     assert all(np.array_equal(a[name], b[name]) for name in a)
 
 
+def test_a_damaged_checkpoint_is_passed_over_with_a_note(tmp_path: Path) -> None:
+    assert run("train", rainy(tmp_path, 2)).exit_code == 0
+    last = tmp_path / "config-out" / "checkpoints" / "epoch-000002.safetensors"
+    last.write_bytes(last.read_bytes()[:-50])
+    result = run("train", rainy(tmp_path, 2), "--resume")
+    assert (result.exit_code, "2 epochs" in result.stdout) == (0, True)
+    assert result.stderr.startswith(f"\nnote: damaged checkpoint: {last} is not a whole")
+    assert "training goes on from the one before it" in result.stderr
+    assert "warnings.warn" not in result.stderr and ".py" not in result.stderr
+
+
+def added(config: Path, line: str) -> Path:
+    config.write_text(config.read_text(encoding="utf-8") + line, encoding="utf-8")
+    return config
+
+
+def test_results_do_not_go_into_a_file(tmp_path: Path) -> None:
+    result = run("train", added(rainy(tmp_path, 1), 'out = "rain.nsl"\n'))
+    assert (result.exit_code, result.stdout) == (2, "")
+    told = f"error: cannot make the folder `{tmp_path / 'rain.nsl'}`: File exists\n"
+    assert result.stderr == told
+
+
+def test_a_configuration_has_the_options_of_fit(tmp_path: Path, spy: Spy) -> None:
+    assert run("train", added(rainy(tmp_path, 1), "average = 0.5\n")).exit_code == 0
+    assert spy.options["average"] == 0.5
+    wrong = {
+        "average = 2": "average: expected a share from 0 to 1, received 2",
+        "seed = 99999999999999999999999": "seed: expected a whole number from 0 to 4294967295, rec",
+        "seed = -1": "seed: expected a whole number from 0 to 4294967295, received -1",
+        "clip = 0": "clip: expected a number above 0, received 0",
+        "keep = 0": "keep: expected a whole number from 1, received 0",
+    }
+    for line, message in wrong.items():
+        with pytest.raises(ConfigError, match=message):
+            read_config(added(rainy(tmp_path, 1), f"{line}\n"))
+    config = added(rainy(tmp_path, 1), "average = 0.5\n")
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("[data]", '[data]\nvalidation = "rain.npz"'), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"average: with \[data\] validation the best epoch"):
+        read_config(config)
+
+
 def test_an_earlier_run_is_not_overwritten(folder: Path, trained: tuple[Path, Result]) -> None:
     result = run("train", folder / "config.toml", "--out", trained[0])
     assert result.exit_code == 2
@@ -246,7 +291,7 @@ def test_json_has_the_history_and_nothing_else(folder: Path, trained: tuple[Path
 def test_a_loss_that_is_not_finite_is_exit_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nesymm.commands import train
+    from nesymm.cli import train
 
     def fail(model: nesymm.Model, data, **options):
         raise TrainingError("the loss is nan in epoch 0, batch 1", model, [])
@@ -297,10 +342,71 @@ def test_networks_of_the_user(folder: Path, tmp_path: Path, spy: Spy) -> None:
     result = run("train", config)
     assert result.exit_code == 0, result.output
     made = spy.model.networks["sensor"]
-    loaded = model_files.load(tmp_path / "config-out" / "model.safetensors").networks["sensor"]
+    file = tmp_path / "config-out" / "model.safetensors"
+    loaded = model_files.load(file, "my_sensor_net").networks["sensor"]
     assert loaded.layers.layers[0].weight.shape == (3, 1)
     x = np.ones(1, "float32")
     np.testing.assert_array_equal(loaded(x), made(x))
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model file that names a module of the current folder, and that module."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "surprise.py").write_text(
+        "open('ran', 'w').close()\ndef make(key):\n    return lambda x: x\n", encoding="utf-8"
+    )
+    model = nesymm.compile(":- network(n, 1). x(1)@0. a@t ~ bernoulli(n(1)). query(a@t).")
+    specification = {"n": {"kind": "surprise:make"}}
+    model_files.save(model, specification, tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "generate"])
+@pytest.mark.parametrize("networks", [(), ("--networks", "json:loads"), ("--networks", "sur")])
+def test_a_model_file_does_not_run_code(
+    foreign: Path, command: str, networks: tuple[str, ...]
+) -> None:
+    np.savez(foreign.with_name("data.npz"), length=np.array([2]))
+    data = ("--data", "data.npz")
+    result = run(command, foreign, *data, *networks)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "takes networks from surprise:make; a model file does not run code" in result.stderr
+    assert "say `--networks surprise`" in result.stderr
+    assert not foreign.with_name("ran").exists()
+    assert "surprise" not in sys.modules
+
+
+@pytest.mark.parametrize("place", ["surprise", "surprise:make"])
+def test_a_model_file_may_use_a_module_that_the_user_names(foreign: Path, place: str) -> None:
+    result = run("generate", foreign, "--horizon", "2", "--networks", place)
+    sys.modules.pop("surprise", None)
+    assert result.exit_code == 0, result.output
+    assert foreign.with_name("ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("specifications", "message"),
+    [
+        ({"n": {"kind": "mlp", "inputs": 1, "odd": 3}}, "the network n: a mlp cannot be built"),
+        ({"n": {"kind": "mlp"}}, "the network n: a mlp cannot be built"),
+        ({"n": {}}, "it does not say of which kind its networks are"),
+        ([1], "it does not say of which kind its networks are"),
+    ],
+)
+def test_damaged_model_files(tmp_path: Path, specifications: Any, message: str) -> None:
+    model = nesymm.compile(":- network(n, 1). x(1)@0. a@t ~ bernoulli(n(1)). query(a@t).")
+    model_files.save(model, specifications, tmp_path / "model.safetensors")
+    result = run("generate", tmp_path / "model.safetensors", "--horizon", "2")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_networks_that_a_model_file_does_not_need(trained: tuple[Path, Result]) -> None:
+    result = run("generate", trained[0] / "model.safetensors", "--networks", "nets:all")
+    assert result.exit_code == 2
+    assert "takes no networks from nets" in result.stderr
 
 
 def test_a_model_file_keeps_parameters_of_several_entities(tmp_path: Path) -> None:
@@ -398,8 +504,7 @@ def test_mistakes_in_a_configuration(
 
 
 def test_patience_needs_something_to_watch(tmp_path: Path) -> None:
-    config = rainy(tmp_path, 1)
-    config.write_text(config.read_text(encoding="utf-8") + "patience = 2\n", encoding="utf-8")
+    config = added(rainy(tmp_path, 1), "patience = 2\n")
     with pytest.raises(ConfigError, match=r"patience: needs \[data\] validation, whose loss"):
         read_config(config)
 

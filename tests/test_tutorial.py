@@ -15,7 +15,9 @@ import pytest
 import nesymm
 from examples.tutorial import notebook
 from nesymm.language.parser import parse
-from nesymm.language.pprint import pprint
+from nesymm.language.printer import pprint
+
+pytestmark = pytest.mark.compiled
 
 FOLDER = Path(notebook.__file__).parent
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -78,7 +80,7 @@ def test_what_is_learnt_is_true(ran) -> None:
 
 
 def test_the_new_rule_is_obeyed_from_the_start(ran) -> None:
-    free, late = ran[2]["free"]["at.0"][0], ran[2]["late"]["at.0"][0]
+    free, late = ran[2]["free"]["at"][0], ran[2]["late"]["at"][0]
     assert late.max() < 20
     assert free.max() >= 20
     for cells in (free, late):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 LARGEST = 255  # files hold bytes
 # What NumPy raises where a file is damaged, encrypted, too large, or holds Python objects.

@@ -23,9 +23,7 @@ import optax
 import nesymm
 from experiments.minihack.data import Dataset
 from experiments.minihack.methods import Setting
-from nesymm.filtering.methods import RaoBlackwellised
-from nesymm.training import LogEvidence, QueryLoss, fit
-from nesymm.training.checkpoints import load_model, save_model
+from nesymm import LogEvidence, QueryLoss, RaoBlackwellised, fit, load_model, save_model
 
 PROGRAM = Path(__file__).with_suffix(".nsl")
 ACTIONS = 4

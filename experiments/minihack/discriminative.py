@@ -19,7 +19,7 @@ from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.metrics import score
 from experiments.minihack.options import seeds
 from experiments.minihack.reading import read
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 PROGRAM_NAME = "python -m experiments.minihack.discriminative"
 

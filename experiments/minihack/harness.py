@@ -21,7 +21,7 @@ from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.data import load
 from experiments.minihack.methods import Method, Program, Setting, Trained
 from experiments.minihack.metrics import score
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 WEIGHTS = Path(__file__).parent / "weights"
 

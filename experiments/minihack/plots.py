@@ -14,7 +14,7 @@ from experiments.minihack import results
 from experiments.minihack.data import Dataset, load
 from experiments.minihack.methods import SETTINGS
 from experiments.minihack.rules import FURTHEST, TrainedRules, arrays
-from nesymm.filtering.methods import RaoBlackwellised
+from nesymm import RaoBlackwellised
 
 # (row, column) by direction, in the order of `compass` in the program.
 COMPASS = np.array([(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)])

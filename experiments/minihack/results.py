@@ -13,7 +13,7 @@ import numpy as np
 from experiments.minihack import data
 from experiments.minihack.bars import BARS
 from experiments.minihack.methods import SETTINGS, Setting
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 FOLDER = Path(__file__).parent / "results"
 

@@ -21,10 +21,16 @@ import nesymm
 from experiments.minihack.data import Dataset
 from experiments.minihack.game import LARGEST_GRID
 from experiments.minihack.methods import Setting
-from nesymm.filtering.methods import ExactForward, RaoBlackwellised
-from nesymm.filtering.methods import Method as Inference
-from nesymm.training import LogEvidence, QueryLoss, fit
-from nesymm.training.checkpoints import load_model, save_model
+from nesymm import (
+    ExactForward,
+    LogEvidence,
+    QueryLoss,
+    RaoBlackwellised,
+    fit,
+    load_model,
+    save_model,
+)
+from nesymm import Method as Inference
 
 PROGRAM = Path(__file__).with_name("discriminative.nsl")
 WEIGHTS = Path(__file__).with_name("weights") / "nesymm-0.safetensors"

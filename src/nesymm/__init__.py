@@ -1,29 +1,69 @@
-"""Relational neurosymbolic Markov models: rules and networks over time."""
+"""Relational neurosymbolic Markov models: rules and networks over time.
+
+`compile` makes a `Model` of a program. A model filters, smooths, draws trajectories, generates,
+learns (`fit`) and explains; `save_model` and `load_model` keep its numbers in a file.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nesymm.xla import avoid_crashing_fusions
+
+if TYPE_CHECKING:
+    from nesymm.errors import NesymmError, NesymmWarning, ProgramError
+    from nesymm.inference.columns import DataError
+    from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+    from nesymm.inference.results import Filtered, FilterError, Smoothed
+    from nesymm.inference.static.posterior import Posterior
+    from nesymm.inference.static.solver import Impossible, Intractable
+    from nesymm.model import Model, compile
+    from nesymm.training.checkpoints import CheckpointError, load_model, save_model
+    from nesymm.training.fit import Fitted, TrainingError, fit
+    from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
+    from nesymm.training.objectives import ELBO, Accuracy, LogEvidence, QueryLoss
+    from nesymm.training.several import fit_many
 
 avoid_crashing_fusions()
 
 __version__ = "0.1.0"
-__all__ = ["Function", "Model", "NesymmError", "ProgramError", "compile"]
 
 # Loaded when first used, so that `import nesymm` is quick and imports neither JAX nor Lark.
 _HOMES = {
-    "compile": "nesymm.model",
-    "Model": "nesymm.model",
-    "Function": "nesymm.training.networks",
-    "NesymmError": "nesymm.errors",
-    "ProgramError": "nesymm.errors",
+    "nesymm.errors": ("NesymmError", "NesymmWarning", "ProgramError"),
+    "nesymm.inference.columns": ("DataError",),
+    "nesymm.inference.methods": ("Auto", "Bootstrap", "ExactForward", "Method", "RaoBlackwellised"),
+    "nesymm.inference.results": ("FilterError", "Filtered", "Smoothed"),
+    "nesymm.inference.static.posterior": ("Posterior",),
+    "nesymm.inference.static.solver": ("Impossible", "Intractable"),
+    "nesymm.model": ("Model", "compile"),
+    "nesymm.training.checkpoints": ("CheckpointError", "load_model", "save_model"),
+    "nesymm.training.fit": ("Fitted", "TrainingError", "fit"),
+    "nesymm.training.networks": ("MLP", "ConvDecoder", "ConvEncoder", "Function"),
+    "nesymm.training.objectives": ("ELBO", "Accuracy", "LogEvidence", "QueryLoss"),
+    "nesymm.training.several": ("fit_many",),
 }
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 (by what one meets first)
+    "compile", "Model",
+    "Auto", "ExactForward", "RaoBlackwellised", "Bootstrap", "Method",
+    "Posterior", "Filtered", "Smoothed",
+    "fit", "fit_many", "Fitted", "LogEvidence", "QueryLoss", "ELBO", "Accuracy",
+    "MLP", "ConvEncoder", "ConvDecoder", "Function",
+    "save_model", "load_model",
+    "NesymmError", "ProgramError", "DataError", "FilterError", "Impossible", "Intractable",
+    "TrainingError", "CheckpointError", "NesymmWarning",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
+    if name in _HOME:
         from importlib import import_module
 
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'nesymm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NoReturn
 
 # Lines longer than this are shown as a window around the caret.
 _WINDOW = 96
@@ -66,16 +67,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake: what is wrong, where, and what to write instead."""
+    """One mistake: what is wrong, where, and what to write instead; or a mere note."""
 
     code: str
     message: str
     span: Span | None = None
     cure: str | None = None
     notes: tuple[str, ...] = field(default=())
+    level: str = "error"
 
     def render(self) -> str:
-        lines = [f"error[{self.code}]: {self.message}"]
+        lines = [f"{self.level}[{self.code}]: {self.message}"]
         if self.span is not None:
             lines += _excerpt(self.span)
         lines += [f"  = note: {note}" for note in self.notes]
@@ -113,6 +115,15 @@ class NesymmError(Exception):
     """Everything nesymm raises on purpose."""
 
 
+class NesymmWarning(UserWarning):
+    """A result that is worth less than it seems: what was found where, why it matters, and what
+    to do. `kind` is a short name of it."""
+
+    def __init__(self, kind: str, found: str, cause: str, cure: str):
+        self.kind = kind
+        super().__init__(f"{kind}: {found}\n  = note: {cause}\n  = help: {cure}")
+
+
 class ProgramError(NesymmError):
     """One or more located mistakes in a program."""
 
@@ -123,3 +134,10 @@ class ProgramError(NesymmError):
     @property
     def codes(self) -> tuple[str, ...]:
         return tuple(d.code for d in self.diagnostics)
+
+
+def fail(
+    code: str, message: str, span: Span | None, cure: str | None = None, *notes: str
+) -> NoReturn:
+    """Refuse a program for one mistake."""
+    raise ProgramError(Diagnostic(code, message, span, cure, notes))

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nesymm.compiler.step import StepProgram
 from nesymm.errors import NesymmError
-from nesymm.parameters import initial_values
+from nesymm.inference.networks import check_networks
+from nesymm.inference.options import check_seed
+from nesymm.ir.parameters import check_parameters, initial_values
+from nesymm.ir.step import StepProgram
 
 if TYPE_CHECKING:
-    from nesymm.exact.posterior import Posterior, Solver
-    from nesymm.explanation import Firing
-    from nesymm.filtering.filter import Filter, Slopes
-    from nesymm.filtering.methods import Method
-    from nesymm.filtering.result import Filtered, Smoothed
-    from nesymm.filtering.stream import Stream
-    from nesymm.filtering.trajectories import Trajectories
-    from nesymm.generation import Generated
+    from nesymm.inference.explanation import Firing
+    from nesymm.inference.filter import Filter, Slopes
+    from nesymm.inference.methods import Method
+    from nesymm.inference.results import Filtered, Smoothed
+    from nesymm.inference.static.posterior import Posterior
+    from nesymm.inference.static.solver import Solver
+    from nesymm.inference.static.weights import Given
+    from nesymm.inference.stream import Stream
+    from nesymm.inference.trajectories import Trajectories
     from nesymm.language.program import CheckedProgram
     from nesymm.language.terms import Program
     from nesymm.training.fit import Fitted
 
 Network = Callable[..., Any]
 
+# How many names of a kind are shown of a model.
+_SHOWN = 8
 
-@dataclass
+
+@dataclass(repr=False)
 class Model:
     """A compiled program. `parameters` are the values of its learnable `t(_)`s."""
 
@@ -38,9 +46,34 @@ class Model:
     constants: Mapping[str, Any] = field(default_factory=dict)
     _solvers: dict[Any, Solver] = field(default_factory=dict, repr=False)
     _filters: dict[Any, Filter] = field(default_factory=dict, repr=False)
-    _firings: list[StepProgram] = field(default_factory=list, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Model({'; '.join(f'{title}: {what}' for title, what in self._summary())})"
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in self._summary())
+        return f"<table>{''.join(rows)}</table>"
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """What it reads, has and answers, in a few words each."""
+        step = self.step
+        parts = {
+            "inputs": [i.name for i in step.inputs],
+            "observes": [o.name for o in step.observations],
+            "asks": [q.name for q in step.queries],
+            "parameters": [f"{n}={_short(v)}" for n, v in self.parameters.items()],
+            "networks": [n if n in self.networks else f"{n} (not given)" for n, _ in step.networks],
+            "constants": [f"{n}={v}" for n, v in self.constants.items()],
+        }
+        time = "one step after another" if step.temporal else "none"
+        return [("time", time), *((n, _listed(p)) for n, p in parts.items() if p)]
 
     # ------------------------------------------------------------ adaptation
+
+    def with_parameters(self, **parameters: Any) -> Model:
+        """The same model with other values for some of its parameters."""
+        check_parameters(self.step, parameters)
+        return replace(self, parameters={**self.parameters, **parameters})
 
     @property
     def text(self) -> str:
@@ -82,21 +115,22 @@ class Model:
     ) -> Posterior:
         """The posterior of the queries given the evidence.
 
-        `data` holds what `observe/1` reads, `inputs` what `:- input` declares. `method` is
-        auto, enumerate or circuit; `samples` counts where something must be sampled.
+        `data` holds what `observe/1` reads, `inputs` what `:- input` declares; None and NaN are
+        missing. `method` is auto, enumerate or circuit; `samples` counts where something must
+        be sampled.
         """
-        from nesymm.exact.posterior import infer
+        from nesymm.inference.static.infer import infer
 
-        solver = self.solver(frozenset(data or ()), method)
-        return infer(solver, self._given(data, inputs), samples, seed)
+        check_seed(seed)
+        given, observed = self._given(data, inputs, bits=64)
+        return infer(self.solver(observed, method), given, samples, seed)
 
     def solver(self, observed: frozenset[str] = frozenset(), method: str = "auto") -> Solver:
         """The compiled problem behind `infer`, for these observations."""
-        from nesymm.exact.posterior import Solver
-        from nesymm.exact.problem import Problem
+        from nesymm.inference.static.problem import Problem
+        from nesymm.inference.static.solver import Solver
 
-        if self.step.temporal:
-            raise NesymmError("this program has time; static inference does not apply to it")
+        self._refuse_time()
         if (observed, method) not in self._solvers:
             problem = Problem(self.step, observed)
             self._solvers[observed, method] = Solver.compile(problem, method)
@@ -117,22 +151,17 @@ class Model:
         `vmap`), the values are not known yet: then the result is not a number (NaN) where
         the evidence is impossible.
         """
-        from nesymm.exact.names import canonical
-        from nesymm.exact.posterior import EVIDENCE, FIRST_QUERY, refuse_impossible
-        from nesymm.exact.weights import Given
+        from nesymm.inference.static.names import canonical
+        from nesymm.inference.static.solver import EVIDENCE, FIRST_QUERY, refuse_impossible
 
-        solver = self.solver(frozenset(data or ()), method)
+        given, observed = self._given(data, inputs, parameters, networks)
+        solver = self.solver(observed, method)
         if solver.problem.sampled:
             raise NesymmError("the query needs sampling; its gradient is not exact")
         names = [a.name for a in solver.problem.queries]
         name = canonical(query)
         if name not in names:
             raise NesymmError(f"{query} is not asked in the program; it asks: {', '.join(names)}")
-        given = Given(
-            {**self.parameters, **(parameters or {})},
-            {**self.networks, **(networks or {})},
-            {**(inputs or {}), **(data or {})},
-        )
         at = FIRST_QUERY + names.index(name)
         values = solver.differentiable_log_values(given)
         refuse_impossible(solver.problem, values[EVIDENCE])
@@ -155,6 +184,7 @@ class Model:
         of each sequence, `horizon` the last step where no array says it. A sequence that
         fails raises `FilterError`, or with `errors="keep"` is listed in `failures`.
         """
+        check_seed(seed)
         return self._filter(method)(
             data,
             parameters=self.parameters,
@@ -210,12 +240,12 @@ class Model:
         recursive_rloo or score."""
         import jax
 
-        from nesymm.filtering.data import prepare
+        from nesymm.inference.data import prepare
 
         return self._filter(method).slopes(
             prepare(self.step, data or {}, horizon, length),
-            {**self.parameters, **(parameters or {})},
-            {**self.networks, **(networks or {})},
+            self._with(parameters),
+            self._networks_with(networks),
             jax.random.key(0) if key is None else key,
             estimator,
         )
@@ -235,6 +265,7 @@ class Model:
         A sequence that fails raises `FilterError`, or with `errors="keep"` is NaN and listed
         in `failures`.
         """
+        check_seed(seed)
         return self._filter(method).smooth(
             data,
             parameters=self.parameters,
@@ -262,7 +293,10 @@ class Model:
         A sequence that fails raises `FilterError`, or with `errors="keep"` has length 0 and is
         listed in `failures`.
         """
-        return self._filter(method).trajectories(
+        from nesymm.inference.trajectories import Trajectories
+
+        check_seed(seed)
+        drawn = self._filter(method).trajectories(
             data,
             count,
             parameters=self.parameters,
@@ -273,6 +307,7 @@ class Model:
             best=best,
             errors=errors,
         )
+        return Trajectories(self, drawn, data or {})
 
     def generate(
         self,
@@ -283,26 +318,25 @@ class Model:
         horizon: int | None = None,
         length: Any = None,
         seed: int = 0,
-    ) -> Generated:
+    ) -> Trajectories:
         """Draw whole trajectories, given what `data` and the program say of any step.
 
         They come from the exact posterior where inference is exact: evidence in the future is
         obeyed without rejection. Observations that are not given are generated too.
         """
-        from nesymm.generation import generate
+        from nesymm.inference.generation import generate
 
+        check_seed(seed)
         return generate(self, self._filter(method), data, count, horizon, length, seed)
 
-    def explain(self, generated: Generated, sequence: int = 0, trajectory: int = 0) -> list[Firing]:
-        """The rules that fired along a generated trajectory, and why."""
-        from nesymm.explanation import explain
-
-        return explain(generated, sequence, trajectory)
+    def explain(self, found: Trajectories, sequence: int = 0, trajectory: int = 0) -> list[Firing]:
+        """The rules that fired along a trajectory, and why."""
+        return found.explain(sequence, trajectory)
 
     def stream(
         self,
         *,
-        method: Method | str = "rao-blackwellised",
+        method: Method | str = "auto",
         inputs: Mapping[str, Any] | None = None,
         batch: int = 1,
         seed: int = 0,
@@ -310,57 +344,109 @@ class Model:
     ) -> Stream:
         """A filter that is fed one step at a time; `inputs` are those of whole sequences,
         `shapes` those of tensors that come at each step."""
-        from nesymm.filtering.stream import Stream
+        from nesymm.inference.stream import Stream
 
+        check_seed(seed)
         filter_ = self._filter(method)
         return Stream(filter_, self.parameters, self.networks, inputs, batch, seed, shapes)
 
     def _filter(self, method: Method | str) -> Filter:
-        from nesymm.filtering.filter import Filter
-        from nesymm.filtering.methods import parse_method
+        from nesymm.inference.filter import Filter
+        from nesymm.inference.methods import METHODS, parse_method
 
         if not self.step.temporal:
             raise NesymmError("this program has no time; use `infer`")
         chosen = parse_method(method) if isinstance(method, str) else method
+        if not isinstance(chosen, METHODS):
+            raise NesymmError(
+                "method: expected Auto(), ExactForward(), RaoBlackwellised(), Bootstrap() or the "
+                f"name of one, received {method!r}"
+            )
         if chosen not in self._filters:
             self._filters[chosen] = Filter(self.step, chosen)
         return self._filters[chosen]
 
-    def _given(self, data: Mapping[str, Any] | None, inputs: Mapping[str, Any] | None) -> Any:
-        from nesymm.exact.weights import Given
+    def _given(
+        self,
+        data: Mapping[str, Any] | None,
+        inputs: Mapping[str, Any] | None,
+        parameters: Mapping[str, Any] | None = None,
+        networks: Mapping[str, Network] | None = None,
+        bits: int | None = None,
+    ) -> tuple[Given, frozenset[str]]:
+        """What is known of a program without time, and the names of what is observed; `bits` are
+        those of numbers, if not those that JAX has."""
+        from nesymm.inference.static.weights import Given
 
-        return Given(self.parameters, self.networks, {**(inputs or {}), **(data or {})})
+        self._refuse_time()
+        values: dict[str, Any] = {}
+        if data or inputs or self.step.inputs:
+            from nesymm.inference.data import prepare_single
+
+            values = prepare_single(self.step, inputs or {}, data or {}, bits)
+        observed = frozenset(n for n in data or {} if values[n] is not None)
+        given = Given(self._with(parameters), self._networks_with(networks), values)
+        return given, observed
+
+    def _with(self, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The parameters, some of them given anew."""
+        given = {} if parameters is None else parameters
+        check_parameters(self.step, given)
+        return {**self.parameters, **given}
+
+    def _networks_with(self, networks: Mapping[str, Network] | None) -> dict[str, Network]:
+        given = {} if networks is None else networks
+        check_networks(self.program.networks, given)
+        return {**self.networks, **given}
+
+    def _refuse_time(self) -> None:
+        if self.step.temporal:
+            raise NesymmError("this program has time; static inference does not apply to it")
 
 
 def compile(
-    source: str | Program | list[Program],
+    source: str | Path | Program | list[Program],
     *,
     name: str = "<program>",
     constants: Mapping[str, Any] | None = None,
     networks: Mapping[str, Network] | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Compile a program text (or parsed programs) to a model."""
-    from nesymm.compiler.ground import ground
+    """Compile a program text, the file at a path, or parsed programs to a model."""
+    from nesymm.ground.grounder import ground
+    from nesymm.ir.passes.finish import refuse_open_queries
     from nesymm.language.check import check
-    from nesymm.language.parser import parse
+    from nesymm.language.parser import parse, read
 
-    parsed = parse(source, name) if isinstance(source, str) else source
+    parsed: Program | list[Program]
+    if isinstance(source, Path):
+        parsed = read(source)
+    else:
+        parsed = parse(source, name) if isinstance(source, str) else source
     sources = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     checked = check(parsed, constants)
     step = ground(checked)
-    known = {p.name: p for p in step.parameters}
-    for given in parameters or {}:
-        if given not in known:
-            raise NesymmError(
-                f"the program has no parameter {given} (it has: {', '.join(known) or 'none'})"
-            )
-    for given in networks or {}:
-        if given not in checked.networks:
-            declared = ", ".join(checked.networks) or "none"
-            raise NesymmError(f"the program has no network {given} (it has: {declared})")
-    values = initial_values(step) | dict(parameters or {})
+    refuse_open_queries(step)
+    check_parameters(step, {} if parameters is None else parameters)
+    check_networks(checked.networks, {} if networks is None else networks)
+    values = initial_values(step) | {n: _real(v) for n, v in (parameters or {}).items()}
     return Model(checked, step, dict(networks or {}), values, sources, dict(constants or {}))
+
+
+def _short(value: Any) -> str:
+    shape = getattr(value, "shape", ())
+    return f"array{list(shape)}" if shape else f"{float(value):.4g}"
+
+
+def _listed(names: list[str]) -> str:
+    """The first few, each once."""
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:_SHOWN]) + (f", … ({len(names)})" if len(names) > _SHOWN else "")
+
+
+def _real(value: Any) -> Any:
+    """Whole numbers would stay whole when they are learnt and read from a file."""
+    return float(value) if isinstance(value, int) else value
 
 
 def _kept(fresh: Any, old: Any) -> Any:

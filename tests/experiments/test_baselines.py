@@ -27,7 +27,9 @@ from experiments.minihack.transformer import (
     dead_by_frame,
     inputs,
 )
-from nesymm.filtering.methods import RaoBlackwellised
+from nesymm.inference.methods import RaoBlackwellised
+
+pytestmark = pytest.mark.compiled
 
 
 def counted(n: int, frames: int, seed: int, grid: int = 10, enemies: int = 1) -> Dataset:

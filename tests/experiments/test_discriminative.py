@@ -30,7 +30,7 @@ from experiments.minihack.rules import (
     arrays,
     compile_model,
 )
-from nesymm.filtering.methods import ExactForward, RaoBlackwellised
+from nesymm.inference.methods import ExactForward, RaoBlackwellised
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 CHANCE, RARE = 0.3, 0.002
@@ -87,9 +87,9 @@ def test_trajectories_obey_the_rules_of_the_game() -> None:
     given = arrays(data)
     given["hit"] = np.full(data.hits.shape, np.nan)  # from the prior: nothing is observed
     drawn = model.trajectories(given, 20, method=RaoBlackwellised(particles=100)).values
-    agents = np.stack([drawn["agent.0"], drawn["agent.1"]], -1)
-    imps = np.stack([drawn["enemy.0"], drawn["enemy.1"]], -1)
-    hp, turns = drawn["hp.0"], drawn["turn.0"]
+    agents = drawn["agent"]
+    imps = drawn["enemy"]
+    hp, turns = drawn["hp"], drawn["turn"]
     strikes = chances = deaths = healed = 0
     for game, draw in itertools.product(range(len(data)), range(20)):
         agent, imp, health = agents[game, draw], imps[game, draw], hp[game, draw]

@@ -29,6 +29,8 @@ from experiments.minihack.generative.transformer import Transformer
 from experiments.minihack.results import mean_and_error
 from nesymm.errors import NesymmError
 
+pytestmark = pytest.mark.compiled
+
 SCENE = Scene(5, 1)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nesymm.compiler import compile_step
 from nesymm.errors import ProgramError
+from nesymm.ground import compile_step
 from nesymm.language.parser import read
 
 
@@ -411,8 +411,8 @@ def test_unbounded_recursion(
     program: str, line: int, column: int, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The limits are large, so that large programs compile; lower ones find the same.
-    monkeypatch.setattr("nesymm.compiler.engine.MAX_TABLES", 500)
-    monkeypatch.setattr("nesymm.compiler.engine.MAX_ANSWERS", 500)
+    monkeypatch.setattr("nesymm.ground.resolution.MAX_TABLES", 500)
+    monkeypatch.setattr("nesymm.ground.resolution.MAX_ANSWERS", 500)
     error = refused(program)
     message = str(error)
     assert error.codes == ("E305",)

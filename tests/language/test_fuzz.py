@@ -13,12 +13,12 @@ from unittest.mock import patch
 import pytest
 from fuzzing import CORPUS, mutants
 
-from nesymm.compiler import engine
-from nesymm.compiler.ground import ground
 from nesymm.errors import NesymmError
+from nesymm.ground import resolution as engine
+from nesymm.ground.grounder import ground
 from nesymm.language.check import check
 from nesymm.language.parser import parse
-from nesymm.language.pprint import pprint
+from nesymm.language.printer import pprint
 from nesymm.language.terms import ListTerm, Num, Program, Str, Struct, Term, Var, children, subterms
 
 PAPER = Path(__file__).parent.parent.parent / "examples" / "paper"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from strategies import programs, terms
 
 from nesymm.language.parser import parse, parse_term
-from nesymm.language.pprint import WIDTH, pprint
+from nesymm.language.printer import WIDTH, pprint
 from nesymm.language.terms import ListTerm, Num, Program, Str, Struct, Term, Var
 
 # The first example waits for the grammar to be read, so there is no deadline.

@@ -9,9 +9,9 @@ import optax
 import pytest
 
 import nesymm
-from nesymm.filtering.data import prepare
-from nesymm.filtering.loop import to_arrays
-from nesymm.filtering.methods import ExactForward, Method, RaoBlackwellised
+from nesymm.inference.data import prepare
+from nesymm.inference.loop import to_arrays
+from nesymm.inference.methods import ExactForward, Method, RaoBlackwellised
 from nesymm.training import ELBO, LogEvidence, fit
 
 # Two codes with one prior, a static one, and a walk; the guides are wrong on purpose.

@@ -18,8 +18,17 @@ import pytest
 
 import nesymm
 from nesymm.training import Fitted, fit
-from nesymm.training.checkpoints import CheckpointError, _progress, load_model, read, save_model
+from nesymm.training.checkpoints import (
+    CheckpointError,
+    _progress,
+    load_model,
+    read,
+    save_model,
+    write,
+)
 from nesymm.training.networks import MLP
+
+pytestmark = pytest.mark.compiled
 
 PROGRAM = """
 :- input(u(X)@t).
@@ -122,7 +131,9 @@ def test_a_new_run_does_not_mix_with_an_earlier_one(
         resume(folder, batch_size=5)
     with pytest.raises(CheckpointError, match="a run with seed 3, this one has 4"):
         resume(folder, seed=4)
-    with pytest.raises(nesymm.NesymmError, match="keep: expected at least 1, received 0"):
+    with pytest.raises(
+        nesymm.NesymmError, match="keep: expected a whole number from 1, received 0"
+    ):
         resume(folder, keep=0)
 
 
@@ -223,16 +234,69 @@ def test_a_truncated_last_checkpoint_is_passed_over(
 ) -> None:
     last = upto(whole, "epoch-000004", tmp_path) / "epoch-000004.safetensors"
     last.write_bytes(last.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match=r"epoch-000004.* is not a whole checkpoint.*one before"):
+    told = (
+        r"damaged checkpoint: .*epoch-000004.* is not a whole checkpoint.*\n.*goes on from the one"
+    )
+    with pytest.warns(nesymm.NesymmWarning, match=told):
         again = resume(tmp_path)
     assert same(whole[0].model, again.model)
     for path in tmp_path.iterdir():
         path.write_bytes(b"")
     with (
-        pytest.warns(UserWarning, match="not a whole checkpoint"),
+        pytest.warns(nesymm.NesymmWarning, match="not a whole checkpoint"),
         pytest.raises(CheckpointError, match="no checkpoint in"),
     ):
         resume(tmp_path)
+
+
+DAMAGES = {
+    "program": (7, "program: expected a text, received 7"),
+    "constants": ([], r"constants: expected constants by name, received \[\]"),
+    "seed": (-1, "seed: expected a whole number from 0 to 4294967295, received -1"),
+    "epoch": ("2", "epoch: expected a whole number from 0, received '2'"),
+    "batch": (1.5, "batch: expected a whole number from 0, received 1.5"),
+    "losses": (None, "losses: expected a list of numbers, received None"),
+    "history": ([3], r"history: expected a list of rows of numbers, received \[3\]"),
+    "best": ("best", "best: expected a number or null, received 'best'"),
+}
+
+
+def test_damaged_json_is_told_in_words(whole: tuple[Fitted, Path], tmp_path: Path) -> None:
+    arrays, about = read(whole[1] / "epoch-000002.safetensors")
+    path, model = tmp_path / "damaged.safetensors", make_model()
+    for key, (value, told) in DAMAGES.items():
+        write(path, arrays, {**about, key: value})
+        with pytest.raises(CheckpointError, match=f"damaged.safetensors is damaged: {told}"):
+            load_model(model, path)
+        write(path, arrays, {k: v for k, v in about.items() if k != key})
+        with pytest.raises(CheckpointError, match=f"is damaged: it has no {key}"):
+            read(path, of_run=True)
+    write(path, arrays, {**about, "batch": 1})
+    with pytest.raises(CheckpointError, match="batch is 1, losses has 0 entries"):
+        load_model(model, path)
+
+
+def test_numbers_out_of_range_are_those_of_a_damaged_file(tmp_path: Path) -> None:
+    path, model = tmp_path / "model.safetensors", make_model()
+    save_model(model, path)
+    arrays, about = read(path)
+    for number in (7.0, -1.0, np.nan):
+        write(path, {**arrays, "['parameters']['o']": np.asarray(number)}, about)
+        told = f"model.safetensors is damaged: parameter o: expected .* 0 to 1, received {number:g}"
+        with pytest.raises(CheckpointError, match=told):
+            load_model(model, path)
+
+
+@pytest.mark.parametrize("key", ["epoch", "best"])
+def test_a_damaged_last_checkpoint_is_passed_over(
+    whole: tuple[Fitted, Path], tmp_path: Path, key: str
+) -> None:
+    last = upto(whole, "epoch-000004", tmp_path) / "epoch-000004.safetensors"
+    arrays, about = read(last)
+    write(last, arrays, {k: v for k, v in about.items() if k != key})
+    with pytest.warns(nesymm.NesymmWarning, match=f"it has no {key}\n.*the one before it"):
+        again = resume(tmp_path)
+    assert same(whole[0].model, again.model)
 
 
 def test_a_model_is_read_from_the_checkpoint_of_a_run(whole: tuple[Fitted, Path]) -> None:

@@ -26,11 +26,11 @@ def test_each_cause_of_a_noisy_or_is_told_by_its_own_draw() -> None:
         for step in range(4):
             here = (0, trajectory, step)
             lines = {f.line for f in firings if f.step == step}
-            first = bool(result["a"][here] and result.values["h"][here])
-            second = bool(result["b"][here] and result.values["h:2"][here])
+            first = bool(result["a"][here] and result.draws["h"][here])
+            second = bool(result["b"][here] and result.draws["h:2"][here])
             assert (4 in lines, 5 in lines) == (first, second)
             assert (6 in lines) == (first or second) == bool(result.observed["h"][here])
-            assert (7 in lines) == bool(step and result["ever.present"][0, trajectory, step - 1])
+            assert (7 in lines) == bool(step and result["ever"][0, trajectory, step - 1])
 
 
 MOVES = """
@@ -64,13 +64,100 @@ def test_derivations_are_told_with_their_values() -> None:
         for step in range(4):
             atoms = result.atoms(0, trajectory, step)
             assert {a for a in atoms if a.startswith("pos(")} <= heads
-            hits = result.values["hit"][0, trajectory, step] if step else [False, False]
+            hits = result.draws["hit"][0, trajectory, step] if step else [False, False]
             for enemy, hit in enumerate(hits, start=1):
                 assert (f"hit({enemy})@{step}" in heads) == bool(hit)
             assert (f"hurt@{step}" in heads) == any(hits)
-        # A rule that needs its arguments from a caller is not told by itself.
-        assert not any(h.startswith("near") for h in heads)
+        # A rule that needs its arguments from a caller is told for those that it was called with.
+        near = {h for h in heads if h.startswith("near")}
+        assert near == {h.replace("close", "near(3,2)") for h in heads if h.startswith("close")}
+        assert ("near(3,2)@3", ("pos(1,2)@3", "abs(3 - 2) < 2")) in told
         assert "close@3" in heads and "close@0" not in heads
         (shift,) = [f for f in firings if f.head.startswith("shift")]
         assert shift.step == 0 and shift.clause == "shift(S) ~ normal(0, 1)" and shift.line == 10
         assert "close@3 because near(3,2)@3  [line 12]" in [str(f) for f in firings]
+
+
+def test_lists_are_told_with_the_items_that_were_there() -> None:
+    model = nesymm.compile("""
+        0.5::ill(X)@t :- between(1, 3, X).
+        many(N)@t :- findall(X, ill(X)@t, L), length(L, N).
+        observe(many@t).
+    """)
+    found = model.generate(count=5, horizon=2)
+    for trajectory in range(5):
+        told = {f.head: f.because[0] for f in found.explain(0, trajectory)}
+        for step in range(3):
+            there = [x + 1 for x in np.flatnonzero(found["ill"][0, trajectory, step])]
+            items = ", ".join(map(str, there))
+            assert told[f"many({len(there)})@{step}"] == f"findall(X, (ill(X)@{step}), [{items}])"
+
+
+def test_a_rule_is_told_where_the_values_that_it_is_called_with_exist() -> None:
+    """The place of somebody who is not there has no meaning, and nothing follows from it."""
+    model = nesymm.compile("""
+        far(X)@t :- goal(Z)@t, abs(X - Z) > 2.
+        goal(4)@t.
+        0.5::here@t.
+        pos(X)@t ~ categorical([0.5, 0.5], [1, 2]) :- here@t.
+        lost@t :- pos(X)@t, far(X)@t.
+        observe(lost@t).
+    """)
+    found = model.generate(count=10, horizon=3, method="exact")
+    for trajectory in range(10):
+        heads = {f.head for f in found.explain(0, trajectory)}
+        for step in range(4):
+            at = (0, trajectory, step)
+            lost = bool(found["here"][at] and found["pos"][at] == 1)
+            assert lost == bool(found["lost"][at]) == (f"lost@{step}" in heads)
+            assert lost == (f"far(1)@{step}" in heads) and f"far(2)@{step}" not in heads
+
+
+def test_recursion_within_a_step_is_told() -> None:
+    model = nesymm.compile("""
+        0.5::edge(X, Y)@t :- between(1, 3, X), between(1, 3, Y), X \\= Y.
+        reach(1)@t.
+        reach(Y)@t :- reach(X)@t, edge(X, Y)@t.
+        query(reach(3)@t).
+        observe(reach(3)@1, true).
+    """)
+    found = model.generate(count=5, horizon=2, method="exact")
+    for trajectory in range(5):
+        told = found.explain(0, trajectory)
+        for step in range(3):
+            heads = {f.head for f in told if f.step == step}
+            edges = [
+                (x, y) for x in (1, 2, 3) for y in (1, 2, 3) if f"edge({x},{y})@{step}" in heads
+            ]
+            reached = {1}
+            for _ in range(3):
+                reached |= {y for x, y in edges if x in reached}
+            asked = bool(found["reach(3)@t"][0, trajectory, step])
+            assert (f"reach(3)@{step}" in heads) == (3 in reached) == asked
+            because = {f.because for f in told if f.head == f"reach(3)@{step}"}
+            steps = {
+                (f"reach({x})@{step}", f"edge({x},3)@{step}") for x in reached if (x, 3) in edges
+            }
+            assert because == steps
+
+
+def test_an_extension_is_named() -> None:
+    model = nesymm.compile(CAUSES).extend("c@t :- a@t, b@t.\nobserve(c@1, true).", "more.nsl")
+    found = model.generate(horizon=1, method="exact")
+    told = [str(f) for f in found.explain()]
+    assert "c@1 because a@1, b@1  [line 1 of more.nsl]" in told
+    assert "a@1  [line 2]" in told
+
+
+def test_posterior_draws_are_explained_too() -> None:
+    model = nesymm.compile(CAUSES)
+    found = model.trajectories({"h": np.array([[1, 0, 1]])}, 3, method="exact")
+    for trajectory in range(3):
+        heads = {f.head for f in model.explain(found, 0, trajectory)}
+        assert {"h@0", "h@2"} <= heads and "h@1" not in heads
+
+
+def test_nothing_is_compiled_to_explain(monkeypatch) -> None:
+    found = nesymm.compile(CAUSES).generate(horizon=1, method="exact")
+    monkeypatch.delattr("nesymm.ground.grounder.ground")
+    assert found.explain()

@@ -13,8 +13,8 @@ import optax
 import pytest
 
 import nesymm
-from nesymm.filtering.methods import ExactForward, RaoBlackwellised
-from nesymm.parameters import bound, free, groups
+from nesymm.inference.methods import ExactForward, RaoBlackwellised
+from nesymm.ir.parameters import bound, free, groups
 from nesymm.training import Accuracy, LogEvidence, QueryLoss, TrainingError, fit, fit_many
 from nesymm.training.fit import better, is_stuck
 
@@ -224,6 +224,7 @@ def test_any_function_with_parameters_is_a_network() -> None:
     assert set(fitted.model.networks["net"].params) == {"w", "b", "v"}
 
 
+@pytest.mark.compiled
 def test_several_seeds_at_once_are_the_single_runs() -> None:
     """Shuffling, particles, networks and early stopping are each seed's own."""
     data, held_out = neural_data(2), neural_data(3)

@@ -14,8 +14,10 @@ import optax
 import pytest
 
 import nesymm
-from nesymm.filtering.methods import ExactForward, Method, RaoBlackwellised
+from nesymm.inference.methods import ExactForward, Method, RaoBlackwellised
 from nesymm.training import Fitted, fit
+
+pytestmark = pytest.mark.compiled
 
 PROGRAM = """
 :- const(n, 3).

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import nesymm
-from nesymm.filtering.methods import RaoBlackwellised
+from nesymm.inference.methods import RaoBlackwellised
 from nesymm.training import ELBO, ConvDecoder, ConvEncoder, fit
 
 IMAGES = """

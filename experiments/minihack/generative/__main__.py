@@ -17,7 +17,7 @@ from typing import Any
 
 from experiments.minihack.generative import harness
 from experiments.minihack.options import positive, seeds
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -9,8 +9,8 @@ import numpy as np
 import nesymm
 from experiments.minihack.game import MOVES
 from experiments.minihack.generative.programs import EXACT
-from nesymm.filtering.methods import Method as Inference
-from nesymm.filtering.methods import RaoBlackwellised
+from nesymm import Method as Inference
+from nesymm import RaoBlackwellised
 
 Cell = tuple[int, int]
 

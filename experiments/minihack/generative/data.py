@@ -26,7 +26,7 @@ import numpy as np
 from experiments.minihack.arrays import LARGEST, DataError, misshapen, outside, read_arrays
 from experiments.minihack.game import NEEDED, TILE, Game, Trajectory, installed
 from experiments.minihack.options import positive
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 FOLDER = Path(__file__).parent / "data"
 FRAMES = 10

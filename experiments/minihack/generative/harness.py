@@ -41,7 +41,7 @@ from experiments.minihack.generative.training import (
 )
 from experiments.minihack.generative.transformer import Transformer
 from experiments.minihack.harness import memory
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 FOLDER = Path(__file__).parent
 METHODS = ("nesymm", "nesymm-sampled", "deep-hmm", "transformer")

@@ -18,10 +18,10 @@ import numpy as np
 
 import nesymm
 from experiments.minihack.generative.networks import Decoder, Detector, Encoder, Moves, Scene
-from nesymm.filtering.data import prepare
-from nesymm.filtering.methods import ExactForward, RaoBlackwellised
-from nesymm.filtering.methods import Method as Inference
-from nesymm.generation import Generated
+from nesymm import ExactForward, RaoBlackwellised
+from nesymm import Method as Inference
+from nesymm.inference.data import prepare
+from nesymm.inference.trajectories import Trajectories
 
 FOLDER = Path(__file__).parent
 EXACT = ExactForward(draws=1)
@@ -124,7 +124,7 @@ class ProgramMethod:
 
     def generate(
         self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0
-    ) -> Generated:
+    ) -> Trajectories:
         """One trajectory with its pictures for each first picture and actions [n, T-1]."""
         data = {**self.given(first), "action": given_actions(actions)}
         return self.with_networks(networks).generate(data, method=EXACT, seed=seed)
@@ -140,6 +140,6 @@ class ProgramMethod:
         return self.generate(networks, first, actions, seed)["image"][:, 0]
 
 
-def positions(generated: Generated) -> np.ndarray:
+def positions(generated: Trajectories) -> np.ndarray:
     """Rows and columns of a program's agent, [n, T, 2]."""
-    return np.stack([generated["agent.0"], generated["agent.1"]], axis=-1)[:, 0].astype(int)
+    return generated["agent"][:, 0].astype(int)

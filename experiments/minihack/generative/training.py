@@ -22,7 +22,7 @@ import optax
 
 from experiments.minihack.generative.data import Dataset, render, shrink
 from experiments.minihack.generative.networks import Scene, in_32_bits
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 from nesymm.training.checkpoints import FORMAT, flatten, read, unflatten, write
 
 # Where the agent is and what it looks like is learned more slowly than the rest: what is common to

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import nesymm
-from nesymm.errors import NesymmError
+from nesymm import NesymmError
 
 TOLERANCE = 1e-5  # filters count in 32 bits
 RULES = """

@@ -112,5 +112,3 @@ FUNCTIONS: dict[tuple[str, int], str] = {
     ("float", 1): "float",
 }
 FUNCTION_CONSTANTS = {"pi": 3.141592653589793, "e": 2.718281828459045, "inf": float("inf")}
-
-METRICS = frozenset({"chebyshev", "manhattan", "euclidean"})

@@ -3,6 +3,9 @@
 A value argument is one that some clause draws, computes or copies from a value; the
 others are keys. It is a property of the predicate, found as a fixpoint over all its
 clauses, and `:- fluent(visited(key, key)).` overrides it.
+
+A variable that a key binds stays one: in `near(E) :- enemy(E), at(E)@t.` the enemies are
+compared with a place that is drawn, and several can be near.
 """
 
 from __future__ import annotations
@@ -97,38 +100,55 @@ def _is_value(arg: Term, bound: set[str], timed: bool) -> bool:
 
 
 def valued_variables(body: Body, values: Mapping[Pred, Iterable[int]]) -> set[str]:
-    """The variables of a body that some literal binds to a value."""
+    """The variables of a body that some literal binds to a value, before any binds them as keys."""
     bound: set[str] = set()
     before = -1
     while len(bound) != before:
         before = len(bound)
+        keys: set[str] = set()
         for literal in body:
-            _collect(literal, values, bound)
+            _collect(literal, values, bound, keys)
     return bound
 
 
-def _collect(literal: Literal, values: Mapping[Pred, Iterable[int]], bound: set[str]) -> None:
+def _collect(
+    literal: Literal, values: Mapping[Pred, Iterable[int]], bound: set[str], keys: set[str]
+) -> None:
     match literal:
         case Call(atom):
-            for position in values.get(atom.pred, ()):
-                if position < len(atom.args):
-                    bound.update(v.name for v in variables(atom.args[position]))
+            known = frozenset(values.get(atom.pred, ()))
+            for valued in (False, True):
+                for position, arg in enumerate(atom.args):
+                    if (position in known) is not valued:
+                        continue
+                    if valued:
+                        bound |= _names(arg) - keys
+                    else:
+                        keys |= _names(arg) - bound
         case Builtin("=", (left, right)):
             for one, other in ((left, right), (right, left)):
-                if any(v.name in bound for v in variables(one)):
-                    bound.update(v.name for v in variables(other))
+                if not bound.isdisjoint(_names(one)):
+                    bound |= _names(other) - keys
         case Builtin("member" | "memberchk", (item, items)):
-            if any(v.name in bound for v in variables(items)):
-                bound.update(v.name for v in variables(item))
+            if not bound.isdisjoint(_names(items)):
+                bound |= _names(item) - keys
+            else:
+                keys |= _names(item) - bound
+        case Builtin("between", (_, _, item)):
+            keys |= _names(item) - bound
         case Builtin("distance", args):
-            bound.update(v.name for v in variables(args[2]))
+            bound |= _names(args[2]) - keys
         case Builtin(name, args) if name in _COMPUTED:
             for position in _COMPUTED[name]:
-                bound.update(v.name for v in variables(args[position]))
+                bound |= _names(args[position]) - keys
         case Disjunction(bodies):
             for body in bodies:
-                bound |= valued_variables(body, values)
+                bound |= valued_variables(body, values) - keys
         case Collect(result=result):
-            bound.update(v.name for v in variables(result))
+            bound |= _names(result) - keys
         case Negation() | Builtin():
             pass
+
+
+def _names(term: Term) -> set[str]:
+    return {v.name for v in variables(term)}

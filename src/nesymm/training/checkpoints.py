@@ -14,7 +14,7 @@ import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -23,9 +23,12 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from nesymm.errors import NesymmError
-from nesymm.model import Model
-from nesymm.parameters import bound, free
+from nesymm.errors import NesymmError, NesymmWarning
+from nesymm.inference.options import SEED, Rule, whole
+from nesymm.ir.parameters import bound, check_parameters, free
+
+if TYPE_CHECKING:
+    from nesymm.model import Model
 
 FORMAT = 1
 
@@ -38,25 +41,78 @@ def write(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> N
     """All or nothing: another file is written in full, and then takes the name."""
     data = save(arrays, metadata={"nesymm": json.dumps(about)})
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise NesymmError(f"cannot write `{path}`: {error.strerror or error}") from None
 
 
-def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NesymmError(f"cannot make the folder `{folder}`: {error.strerror or error}") from None
+
+
+def read(path: Path, of_run: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the JSON of a file, which has all that files have; with `of_run`, also all
+    that a run needs to go on."""
     try:
         with safe_open(path, framework="np") as file:
             about = json.loads((file.metadata() or {}).get("nesymm", "null"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise CheckpointError(f"there is no checkpoint {path}") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from None
+    except RecursionError:
+        raise CheckpointError(f"{path} is not a whole checkpoint: its JSON is too deep") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of nesymm")
+    for key, rule in (_OF_ALL | _OF_RUNS if of_run or "epoch" in about else _OF_ALL).items():
+        if key not in about:
+            raise CheckpointError(f"{path} is damaged: it has no {key}")
+        if not rule.fits(about[key]):
+            raise CheckpointError(
+                f"{path} is damaged: {key}: expected {rule.expected}, received {about[key]!r:.80}"
+            )
+    for many, one in (("losses", "batch"), ("history", "epoch")):
+        if one in about and len(about[many]) != about[one]:
+            raise CheckpointError(
+                f"{path} is damaged: {one} is {about[one]}, {many} has {len(about[many])} entries"
+            )
     return arrays, about
+
+
+def _is_score(value: Any) -> bool:
+    """A loss or a metric, which may be infinite or not a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, dict) and "loss" in value and all(map(_is_score, value.values()))
+
+
+# What the JSON of every file has, and what that of a checkpoint of a run has besides.
+_OF_ALL = {
+    "program": Rule("a text", lambda v: isinstance(v, str)),
+    "constants": Rule("constants by name", lambda v: isinstance(v, dict)),
+}
+_OF_RUNS = {
+    "seed": SEED,
+    "batch_size": whole(1),
+    "epoch": whole(0),
+    "batch": whole(0),
+    "losses": Rule("a list of numbers", lambda v: isinstance(v, list) and all(map(_is_score, v))),
+    "history": Rule(
+        "a list of rows of numbers", lambda v: isinstance(v, list) and all(map(_is_row, v))
+    ),
+    "best": Rule("a number or null", lambda v: v is None or _is_score(v)),
+}
 
 
 # ---------------------------------------------------------------- trees
@@ -141,8 +197,22 @@ def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
         raise CheckpointError(f"{where} was trained with other constants: {told}")
 
 
+def _refuse_others(model: Any, path: Any, function: str) -> None:
+    found = (
+        ("model", "a model", model, hasattr(model, "with_constants")),
+        ("path", "a path", path, isinstance(path, str | os.PathLike)),
+    )
+    for name, expected, value, fits in found:
+        if not fits:
+            raise NesymmError(
+                f"{name}: expected {expected}, received {type(value).__name__}\n"
+                f"  = help: `{function}(model, path)`"
+            )
+
+
 def save_model(model: Model, path: str | Path) -> None:
     """Write the parameters and networks of a model."""
+    _refuse_others(model, path, "save_model")
     arrays = flatten({"parameters": model.parameters, "networks": dict(model.networks)}, "")
     write(Path(path), arrays, describe(model))
 
@@ -153,13 +223,14 @@ def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
     The file is one of `save_model`, or a checkpoint of a run. Without `check`, the program may
     be another one as long as the numbers fit: a larger grid, further rules.
     """
+    _refuse_others(model, path, "load_model")
     arrays, about = read(Path(path))
     if check:
         check_fits(about, model, str(path))
     if "epoch" not in about:
         like = {"parameters": model.parameters, "networks": dict(model.networks)}
         found = unflatten(like, arrays, "", str(path), check)
-        return replace(model, parameters=found["parameters"], networks=found["networks"])
+        return _with_numbers(model, found["parameters"], found["networks"], path)
     # A checkpoint of a run has free numbers: those of its best epoch, or else the last.
     prefix = "variables" if about["best"] is None else "best"
     numbers = {n: jnp.asarray(v) for n, v in free(model.step, model.parameters).items()}
@@ -167,21 +238,27 @@ def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
     found = unflatten(like, arrays, prefix, str(path), check)
     values = bound(model.step, found["parameters"])
     parameters = {n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()}
-    return replace(model, parameters=parameters, networks=found["networks"])
+    return _with_numbers(model, parameters, found["networks"], path)
+
+
+def _with_numbers(model: Model, parameters: Any, networks: Any, path: str | Path) -> Model:
+    try:
+        check_parameters(model.step, parameters)
+    except NesymmError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    return replace(model, parameters=parameters, networks=networks)
 
 
 class Checkpoints:
     """The checkpoints of a run: the last few, and the best."""
 
     def __init__(self, folder: Path, model: Model, seed: int, keep: int, batch_size: int):
-        if keep < 1:
-            raise NesymmError(f"keep: expected at least 1, received {keep}")
         self.folder = folder
         self.model = model
         self.seed = seed
         self.keep = keep
         self.batch_size = batch_size
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         # What a killed process was writing.
         for partial in folder.glob(".*.safetensors.*.partial"):
             partial.unlink()
@@ -197,6 +274,8 @@ class Checkpoints:
     def save(self, state: Any, best: tuple[float, Any] | None) -> None:
         arrays = flatten(state.variables, "variables")
         arrays |= flatten(state.optimizer, "optimizer")
+        if state.runs.size:
+            arrays |= flatten({"kept": state.runs}, "runs")
         if best is not None:
             arrays |= flatten(best[1], "best")
         about = {
@@ -243,6 +322,9 @@ class Checkpoints:
             like,
             variables=unflatten(like.variables, arrays, "variables", str(path)),
             optimizer=unflatten(like.optimizer, arrays, "optimizer", str(path)),
+            runs=unflatten({"kept": like.runs}, arrays, "runs", str(path))["kept"]
+            if like.runs.size
+            else like.runs,
             epoch=about["epoch"],
             batch=about["batch"],
             losses=tuple(about["losses"]),
@@ -263,10 +345,18 @@ def _last_whole(files: list[Path]) -> tuple[Path, dict[str, np.ndarray], dict[st
     problem: CheckpointError | None = None
     for path in reversed(files):
         try:
-            arrays, about = read(path)
+            arrays, about = read(path, of_run=True)
         except CheckpointError as error:
             problem = error
-            warnings.warn(f"{error}; going back to the one before it", stacklevel=4)
+            warnings.warn(
+                NesymmWarning(
+                    "damaged checkpoint",
+                    str(error),
+                    "training goes on from the one before it",
+                    "nothing need be done; where this happens again, look at the disk",
+                ),
+                stacklevel=5,
+            )
             continue
         return path, arrays, about
     assert problem is not None

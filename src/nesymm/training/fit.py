@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -13,20 +15,31 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from nesymm.errors import NesymmError
-from nesymm.filtering.data import Sequences, prepare
-from nesymm.filtering.filter import Filter, Slopes
-from nesymm.filtering.loop import to_arrays
-from nesymm.filtering.methods import Auto, Bootstrap, Method, RaoBlackwellised
-from nesymm.filtering.result import Failure
-from nesymm.model import Model
-from nesymm.parameters import bound, free
+from nesymm.errors import NesymmError, NesymmWarning
+from nesymm.inference.diagnostics import warn_of_batch
+from nesymm.inference.filter import Filter, Slopes
+from nesymm.inference.forward import ExactFilter
+from nesymm.inference.methods import Method
+from nesymm.inference.options import check_seed, check_training
+from nesymm.inference.particles import ParticleFilter
+from nesymm.inference.results import Failure
+from nesymm.ir.parameters import bound, free
+from nesymm.training.averaging import Averaged, averaged
 from nesymm.training.checkpoints import Checkpoints
 from nesymm.training.logs import TensorBoard
+from nesymm.training.noise import REPEATS, Noise, measure, warn_of_noise
 from nesymm.training.objectives import ELBO, LogEvidence, Objective, Term, total
+from nesymm.training.plan import Data, Plan, make_plan, method_for
 from nesymm.training.progress import Progress
+from nesymm.training.runs import chosen, each, keys_of
+
+if TYPE_CHECKING:
+    from nesymm.model import Model
 
 Trainable = dict[str, Any]
+
+# Random numbers from here on are not those of any epoch or batch.
+_APART = 1 << 28
 
 
 class TrainingError(NesymmError):
@@ -40,125 +53,22 @@ class TrainingError(NesymmError):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained model, and one row per epoch: loss, validation loss, metrics."""
+    """A trained model, and one row per epoch: loss, validation loss, metrics.
+
+    `diagnostics` say how much of the gradient was noise of the particles when it started, and
+    how many of them carried the weight.
+    """
 
     model: Model
     history: list[dict[str, float]] = field(repr=False)
     stopped: str = "finished"
+    diagnostics: Noise = field(default_factory=Noise, repr=False)
 
     def table(self) -> str:
         """The history as text."""
         names = list(dict.fromkeys(n for row in self.history for n in row))
         rows = [names] + [[f"{r[n]:.5g}" if n in r else "" for n in names] for r in self.history]
         return "\n".join("  ".join(cell.rjust(10) for cell in row) for row in rows)
-
-
-@dataclass(frozen=True)
-class Data:
-    """A data set, prepared once: its layout, its numbers, its labels."""
-
-    layout: Sequences
-    arrays: Mapping[str, Any]
-    labels: Mapping[str, np.ndarray]
-    uniform: bool
-
-    @property
-    def size(self) -> int:
-        return self.layout.batch
-
-    def rows(self, index: np.ndarray) -> tuple[Any, Any]:
-        """The numbers and labels of some sequences."""
-        timed = jax.tree.map(lambda x: x[:, index], self.arrays["timed"])
-        static = jax.tree.map(lambda x: x[index], self.arrays["static"])
-        arrays = {"timed": timed, "static": static, "last": self.arrays["last"][index]}
-        return arrays, {n: v[index] for n, v in self.labels.items()}
-
-
-def load(
-    model: Model,
-    data: Mapping[str, Any],
-    terms: Sequence[Term],
-    horizon: int | None = None,
-) -> Data:
-    """Split a dictionary of arrays into what the program reads and the labels.
-
-    The lengths of the sequences may stand in it as `length`.
-    """
-    data = dict(data)
-    length = data.pop("length", None)
-    names = {n for t in terms for n in t.label_names}
-    labels = {}
-    for name in names:
-        if name not in data:
-            raise NesymmError(f"the labels {name} are not given (given: {', '.join(data)})")
-        labels[name] = np.asarray(data[name], dtype=np.float64)
-    layout = prepare(model.step, {n: v for n, v in data.items() if n not in names}, horizon, length)
-    for name, label in labels.items():
-        if label.shape != (layout.batch,):
-            raise NesymmError(
-                f"labels {name}: expected shape ({layout.batch},), received {label.shape}"
-            )
-    uniform = bool(np.all(layout.last == layout.steps - 1))
-    return Data(layout, to_arrays(layout), labels, uniform)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is to be done, from the options of `fit`."""
-
-    terms: tuple[Objective, ...]
-    metrics: Mapping[str, Term]
-    tool: optax.GradientTransformation
-    batch_size: int
-    training: Data
-    held_out: Data | None
-
-    @property
-    def batches(self) -> int:
-        return self.training.size // self.batch_size
-
-
-def make_plan(
-    model: Model,
-    data: Mapping[str, Any],
-    objective: Objective | Sequence[Objective] | None,
-    metrics: Mapping[str, Term] | None,
-    optimizer: optax.GradientTransformation | None,
-    batch_size: int,
-    validation: Mapping[str, Any] | None,
-    clip: float | None,
-    horizon: int | None,
-) -> Plan:
-    if objective is None:
-        objective = LogEvidence()
-    terms = tuple(objective) if isinstance(objective, Sequence) else (objective,)
-    metrics = dict(metrics or {})
-    for name in ("epoch", "loss", "validation"):
-        if name in metrics:
-            raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
-    read = (*terms, *metrics.values())
-    training = load(model, data, read, horizon)
-    held_out = load(model, validation, read, horizon) if validation is not None else None
-    if batch_size < 1:
-        raise NesymmError(f"batch_size: expected at least 1, received {batch_size}")
-    chain = [optax.clip_by_global_norm(clip)] if clip is not None else []
-    tool = optax.chain(*chain, optimizer if optimizer is not None else optax.adam(1e-2))
-    return Plan(terms, metrics, tool, min(batch_size, training.size), training, held_out)
-
-
-def method_for(terms: Sequence[Objective], method: Method | str) -> Method | str:
-    """The ELBO is a bound for one particle."""
-    if not any(isinstance(t, ELBO) for t in terms):
-        return method
-    if method == "auto" or isinstance(method, Auto):
-        return RaoBlackwellised(particles=1)
-    if isinstance(method, RaoBlackwellised | Bootstrap) and method.particles == 1:
-        return method
-    raise NesymmError(
-        f"method: the ELBO needs one particle, received {method}\n"
-        "  = help: `method=RaoBlackwellised(particles=1)`; with more particles, `LogEvidence()` is "
-        "the importance-weighted bound"
-    )
 
 
 def order_of(seed: int, epoch: int, size: int) -> np.ndarray:
@@ -185,8 +95,10 @@ def fit(
     validation: Mapping[str, Any] | None = None,
     patience: int | None = None,
     clip: float | None = None,
+    average: float = 0.0,
     horizon: int | None = None,
     seed: int = 0,
+    debias: bool = True,
     progress: bool = True,
     checkpoints: str | Path | None = None,
     every: int | None = None,
@@ -200,16 +112,29 @@ def fit(
     of any function with parameters). Sequences of different lengths bring an array `length` in
     `data` and in `validation`. With `validation`, the parameters of the best epoch are returned,
     and training stops after `patience` epochs without a better one. `metrics` are watched on the
-    validation data, or without them on the training data. `checkpoints` is a folder, written
-    after each epoch and with `every` also after so many steps; `resume` goes on from the last
-    one. `log` is a folder for TensorBoard.
+    validation data, or without them on the training data. `average` is the share of the updates,
+    the last ones, whose parameters are averaged: it quiets noisy gradients. With `debias`, each
+    sequence keeps a run of its particle filter beside every fresh one: see
+    `nesymm.training.runs`. `checkpoints` is a folder, written after each epoch and with `every`
+    also after so many steps; `resume` goes
+    on from the last one. `log` is a folder for TensorBoard.
     """
+    check_training(
+        epochs=epochs, batch_size=batch_size, patience=patience, clip=clip, average=average,
+        every=every, keep=keep,
+    )  # fmt: skip
+    seed = check_seed(seed)
     plan = make_plan(
-        model, data, objective, metrics, optimizer, batch_size, validation, clip, horizon
+        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, horizon
     )
-    run = _Run(model, model._filter(method_for(plan.terms, method)), plan)
-    variables = run.start()
-    state = _State(variables, plan.tool.init(eqx.filter(variables, eqx.is_inexact_array)))
+    if average and validation is not None:
+        raise NesymmError("average: with validation data the best epoch is returned, not a mean")
+    if average:
+        first = round((1 - average) * epochs * plan.batches)
+        plan = replace(plan, tool=averaged(plan.tool, first))
+    run = _Run(model, model._filter(method_for(plan.terms, method)), plan, debias)
+    state = run.begin()
+    _warn_of_nothing_to_learn(state.variables)
     store: Checkpoints | None = None
     if checkpoints is not None:
         store = Checkpoints(Path(checkpoints), model, seed, keep, plan.batch_size)
@@ -219,6 +144,7 @@ def fit(
     elif store is not None:
         store.refuse_earlier()
     update = run.step(plan.training, plan.batch_size)
+    noise = run.noise(update, state, seed)
     done = state.epoch * plan.batches + state.batch
     with TensorBoard(log) as board, Progress(epochs * plan.batches, done, progress) as bar:
         # A run that had stopped early and is resumed has nothing left to do.
@@ -226,14 +152,19 @@ def fit(
             order = order_of(seed, state.epoch, plan.training.size)
             for number in range(state.batch, plan.batches):
                 rows = order[number * plan.batch_size : (number + 1) * plan.batch_size]
-                key = key_of(seed, state.epoch, number)
-                new, opt, loss, sizes = update(
+                key = run.key(seed, state, number, rows)
+                new, opt, loss, sizes, _, odds, _ = update(
                     state.variables, state.optimizer, *plan.training.rows(rows), key
                 )
                 _refuse_infinite(run, state, loss, sizes, data, rows, horizon)
                 losses = (*state.losses, float(loss))
                 state = replace(
-                    state, variables=new, optimizer=opt, batch=number + 1, losses=losses
+                    state,
+                    variables=new,
+                    optimizer=opt,
+                    batch=number + 1,
+                    losses=losses,
+                    runs=run.kept(state, rows, odds, seed, number),
                 )
                 bar.step(losses[-1])
                 within = number + 1 < plan.batches
@@ -248,7 +179,20 @@ def fit(
             best = better(best, row, state.variables)
             if store is not None:
                 store.save(state, best)
-    return result(run, state, best, patience)
+    return replace(result(run, state, best, patience), diagnostics=noise)
+
+
+def _warn_of_nothing_to_learn(variables: Trainable) -> None:
+    if not jax.tree.leaves(eqx.filter(variables, eqx.is_inexact_array)):
+        warnings.warn(
+            NesymmWarning(
+                "nothing to learn",
+                "the program has no learnable number and no network with parameters",
+                "training changes nothing",
+                "write `t(0.5)` for a number that is to be learnt, or give a network",
+            ),
+            stacklevel=4,
+        )
 
 
 Best = tuple[float, Any] | None
@@ -259,6 +203,8 @@ def result(run: _Run, state: _State, best: Best, patience: int | None) -> Fitted
     stuck = is_stuck(state.history, patience)
     stopped = f"no better validation loss in {patience} epochs" if stuck else "finished"
     chosen = best[1] if best is not None else state.variables
+    if isinstance(state.optimizer, Averaged):
+        chosen = eqx.combine(state.optimizer.mean, chosen)
     return Fitted(run.model_with(chosen), state.history, stopped)
 
 
@@ -313,13 +259,8 @@ def _cause(
     length = some.pop("length", None)
 
     def failures(networks: Mapping[str, Any]) -> tuple[Failure, ...]:
-        return run.filter(
-            some,
-            parameters=model.parameters,
-            networks=networks,
-            horizon=horizon,
-            length=length,
-            errors="keep",
+        return run.filter._filtered(
+            some, model.parameters, networks, horizon, length, 0, "keep"
         ).failures
 
     try:
@@ -338,7 +279,10 @@ def _cause(
 
 @dataclass(frozen=True)
 class _State:
-    """Where a run stands: epochs done, and of the next one the batches done and their losses."""
+    """Where a run stands: epochs done, and of the next one the batches done and their losses.
+
+    `runs` are the numbers of the filter runs that the sequences keep, if they do.
+    """
 
     variables: Trainable
     optimizer: Any
@@ -346,6 +290,7 @@ class _State:
     batch: int = 0
     losses: tuple[float, ...] = ()
     history: list[dict[str, float]] = field(default_factory=list)
+    runs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass
@@ -355,7 +300,46 @@ class _Run:
     model: Model
     filter: Filter
     plan: Plan
+    debias: bool = True
     _evaluators: dict[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def keeps_runs(self) -> bool:
+        """Whether sequences keep runs: where log-evidence is estimated by resampled particles.
+
+        A guide learns from the bias: the better it is, the less there is of it.
+        """
+        engine, _ = self.filter.engine(self.plan.training.layout.first(1))
+        return (
+            self.debias
+            and all(isinstance(t, LogEvidence) for t in self.plan.terms)
+            and isinstance(engine, ParticleFilter)
+            and engine.method.particles > 1
+            and engine.method.threshold > 0
+            and all(v.guides == () for v in self.model.step.variables)
+        )
+
+    def begin(self) -> _State:
+        variables = self.start()
+        optimizer = self.plan.tool.init(eqx.filter(variables, eqx.is_inexact_array))
+        size = self.plan.training.size if self.keeps_runs else 0
+        return _State(variables, optimizer, runs=np.zeros(size, np.int64))
+
+    def key(self, seed: int, state: _State, number: int, rows: np.ndarray) -> Any:
+        """The random numbers of an update. Run 0 of a sequence is its first."""
+        if not self.keeps_runs:
+            return key_of(seed, state.epoch, number)
+        return keys_of(seed, rows, state.runs[rows], state.epoch + 1)
+
+    def kept(
+        self, state: _State, rows: np.ndarray, odds: Any, seed: int, number: int
+    ) -> np.ndarray:
+        """The runs that the sequences keep after an update."""
+        if not self.keeps_runs:
+            return state.runs
+        new = state.runs.copy()
+        new[rows] = chosen(new[rows], state.epoch + 1, odds, seed, state.epoch, number)
+        return new
 
     def start(self) -> Trainable:
         numbers = free(self.model.step, self.model.parameters)
@@ -400,23 +384,71 @@ class _Run:
         """One update from a batch."""
         estimates = self.estimates(data, batch)
 
+        single = self.estimates(data, 1) if self.keeps_runs else estimates
+
+        def both(variables: Trainable, arrays: Any, keys: Any) -> tuple[Slopes, Any]:
+            """The evidence by the kept and the fresh runs together."""
+
+            def estimate(alone: Any, key: Any) -> Any:
+                found = single(variables, alone, key)
+                return found.log_evidence, found.effective
+
+            (kept, _), (fresh, sizes) = (each(estimate, arrays, keys[n]) for n in ("kept", "fresh"))
+            together = jnp.logaddexp(kept, fresh) - jnp.log(2.0)
+            return Slopes(together, {}, (), arrays["last"], sizes), fresh - kept
+
         def update(variables: Trainable, optimizer: Any, arrays: Any, labels: Any, key: Any) -> Any:
             def loss(variables: Trainable) -> Any:
-                slopes = estimates(variables, arrays, key)
-                return jnp.mean(total(self.plan.terms, slopes, labels))
+                if self.keeps_runs:
+                    slopes, odds = both(variables, arrays, key)
+                else:
+                    slopes, odds = estimates(variables, arrays, key), jnp.zeros(0)
+                value = jnp.mean(total(self.plan.terms, slopes, labels))
+                return value, (odds, slopes.effective)
 
-            value, slopes = eqx.filter_value_and_grad(loss)(variables)  # type: ignore[no-untyped-call]
+            (value, (odds, effective)), slopes = eqx.filter_value_and_grad(loss, has_aux=True)(
+                variables
+            )  # type: ignore[no-untyped-call]
             updates, optimizer = self.plan.tool.update(
                 slopes, optimizer, eqx.filter(variables, eqx.is_inexact_array)
             )
             new = eqx.apply_updates(variables, updates)
-            return new, optimizer, value, _sizes(slopes, new)
+            return new, optimizer, value, _sizes(slopes, new), slopes, odds, effective
 
         return update
 
     def step(self, data: Data, batch: int) -> Any:
         """The update, compiled."""
         return eqx.filter_jit(self.update(data, batch))
+
+    def noise(self, update: Any, state: _State, seed: int) -> Noise:
+        """How much of the gradient is noise of the particles, and how many of them carry the
+        weight; warnings where it is much, or they are few."""
+        engine, _ = self.filter.engine(self.plan.training.layout.first(self.plan.batch_size))
+        particles = engine.settings(self.plan.batch_size).particles
+        if isinstance(engine, ExactFilter) and particles == 1:
+            return Noise()
+        rows = order_of(seed, state.epoch, self.plan.training.size)[: self.plan.batch_size]
+        numbers = self.plan.training.rows(rows)
+        keys = [
+            keys_of(seed, rows, np.full(len(rows), _APART + k), _APART + REPEATS + k)
+            if self.keeps_runs
+            else key_of(seed, state.epoch, _APART + k)
+            for k in range(REPEATS)
+        ]
+        sizes: list[np.ndarray] = []
+
+        def gradients() -> Iterator[Any]:
+            for key in keys:
+                *_, slopes, _, here = update(state.variables, state.optimizer, *numbers, key)
+                sizes.append(np.asarray(here))
+                yield slopes
+
+        found = measure(gradients())
+        effective = np.median(sizes, axis=0)
+        warn_of_batch(effective, particles, stacklevel=5)
+        warn_of_noise(found, particles, stacklevel=5)
+        return replace(found, smallest_effective=float(effective.min()))
 
     def scores(self, data: Data, batch: int) -> Any:
         """The loss and the metrics of each sequence of a batch."""
@@ -455,7 +487,7 @@ class _Run:
         if watched is not None:
             found = self.evaluate(state.variables, watched, seed)
             loss = found.pop("loss")
-            if self.plan.held_out is not None:
+            if self.plan.judged:
                 out["validation"] = loss
             out |= found
         return out

@@ -5,7 +5,7 @@ A term maps the estimates of a batch to one number per sequence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.filtering.filter import Slopes
+from nesymm.inference.columns import split_missing
+from nesymm.inference.filter import Slopes
 
 
 class Term(Protocol):
@@ -107,7 +108,7 @@ class Accuracy:
 
     def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
         told = labels[self.labels]
-        right = (slopes.probability(self.query) > 0.5) == (told > 0.5)
+        right = (slopes.probability(self.query) >= 0.5) == (told > 0.5)
         return jnp.where(jnp.isnan(told), jnp.nan, right)
 
 
@@ -120,3 +121,23 @@ def total(terms: tuple[Objective, ...], slopes: Slopes, labels: Mapping[str, Any
     for term in terms:
         result = result + term.weight * term(slopes, labels)
     return result
+
+
+def read_labels(name: str, value: Any, terms: Iterable[Term]) -> np.ndarray:
+    """Labels as numbers, NaN where there is none. Those of queries are zeros and ones."""
+    truth = any(isinstance(t, QueryLoss | Accuracy) and t.labels == name for t in terms)
+    expected = "zeros and ones" if truth else "numbers"
+    array, missing = split_missing(name, value)
+    filled = array if missing is None else np.where(missing, 0, array)
+    try:
+        numbers = filled.astype(
+            np.float64, casting="unsafe" if array.dtype == object else "same_kind"
+        )
+    except (TypeError, ValueError):
+        raise NesymmError(f"labels {name}: expected {expected}, received {array.dtype}") from None
+    wrong = numbers[~np.isin(numbers, (0, 1))]
+    if truth and wrong.size:
+        raise NesymmError(
+            f"labels {name}: expected {expected}, NaN where there is none; received {wrong[0]:g}"
+        )
+    return numbers if missing is None else np.where(missing, np.nan, numbers)

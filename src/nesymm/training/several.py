@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -13,24 +13,25 @@ import numpy as np
 import optax
 
 from nesymm.errors import NesymmError
-from nesymm.filtering.methods import Method
-from nesymm.model import Model
+from nesymm.inference.methods import Method
+from nesymm.inference.networks import check_networks
+from nesymm.inference.options import check_seed, check_training
 from nesymm.training.fit import (
     Best,
     Fitted,
     TrainingError,
     _Run,
-    _State,
     better,
     is_stuck,
-    key_of,
-    make_plan,
-    method_for,
     order_of,
     result,
 )
 from nesymm.training.objectives import Objective, Term
+from nesymm.training.plan import make_plan, method_for
 from nesymm.training.progress import Progress
+
+if TYPE_CHECKING:
+    from nesymm.model import Model
 
 
 def fit_many(
@@ -49,26 +50,26 @@ def fit_many(
     patience: int | None = None,
     clip: float | None = None,
     horizon: int | None = None,
+    debias: bool = True,
     progress: bool = True,
 ) -> list[Fitted]:
     """What `fit` gives for each seed. `networks` makes the networks that a seed starts from.
 
     The bar shows the means over the seeds that still learn.
     """
-    if not seeds:
-        raise NesymmError("seeds: expected at least one")
+    check_training(epochs=epochs, batch_size=batch_size, patience=patience, clip=clip)
+    if not np.iterable(seeds) or not len(seeds):
+        raise NesymmError(f"seeds: expected a list of at least one, received {seeds!r}")
+    seeds = [check_seed(s) for s in seeds]
     plan = make_plan(
-        model, data, objective, metrics, optimizer, batch_size, validation, clip, horizon
+        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, horizon
     )
-    run = _Run(model, model._filter(method_for(plan.terms, method)), plan)
+    run = _Run(model, model._filter(method_for(plan.terms, method)), plan, debias)
     starts = [
-        replace(run, model=replace(model, networks=dict(networks(s)))) if networks else run
+        replace(run, model=replace(model, networks=_made(networks, s, model))) if networks else run
         for s in seeds
     ]
-    lanes = [
-        _State(v, plan.tool.init(eqx.filter(v, eqx.is_inexact_array)))
-        for v in (s.start() for s in starts)
-    ]
+    lanes = [s.begin() for s in starts]
     variables, optimizers = (
         _stack([s.variables for s in lanes]),
         _stack([s.optimizer for s in lanes]),
@@ -86,9 +87,20 @@ def fit_many(
             for number in range(plan.batches):
                 here = slice(number * plan.batch_size, (number + 1) * plan.batch_size)
                 batches = [plan.training.rows(o[here]) for o in orders]
-                keys = jnp.stack([key_of(s, epoch, number) for s in seeds])
+                now = [replace(lane, epoch=epoch) for lane in lanes]
+                keys = _stack(
+                    [
+                        run.key(s, lane, number, o[here])
+                        for s, lane, o in zip(seeds, now, orders, strict=True)
+                    ]
+                )
                 arrays, labels = _stack([b[0] for b in batches]), _stack([b[1] for b in batches])
-                variables, optimizers, loss, _ = update(variables, optimizers, arrays, labels, keys)
+                variables, optimizers, loss, _, _, odds, _ = update(
+                    variables, optimizers, arrays, labels, keys
+                )
+                for i in going:
+                    runs = run.kept(now[i], orders[i][here], odds[i], seeds[i], number)
+                    lanes[i] = replace(lanes[i], runs=runs)
                 losses.append(np.asarray(loss))
                 bar.step(float(losses[-1][going].mean()))
             for i in going:
@@ -111,6 +123,12 @@ def fit_many(
             rows = [lanes[i].history[-1] for i in going]
             bar.epoch({n: float(np.mean([r[n] for r in rows])) for n in rows[0]})
     return [result(run, *lane, patience) for lane in zip(lanes, bests, strict=True)]
+
+
+def _made(networks: Callable[[int], Mapping[str, Any]], seed: int, model: Model) -> dict[str, Any]:
+    made = networks(seed)
+    check_networks(model.program.networks, made)
+    return dict(made)
 
 
 def _stack(trees: list[Any]) -> Any:

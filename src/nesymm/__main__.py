@@ -1,0 +1,5 @@
+"""`python -m nesymm`: the command line."""
+
+from nesymm.cli.main import main
+
+main()

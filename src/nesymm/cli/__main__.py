@@ -1,0 +1,5 @@
+"""`python -m nesymm.cli`."""
+
+from nesymm.cli.main import main
+
+main()

@@ -1,0 +1,45 @@
+"""The arrays of a file for a model: those that it reads, and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from nesymm.cli.sequences import LENGTH
+from nesymm.errors import NesymmError
+from nesymm.inference.data import wanted
+from nesymm.inference.npz import read_npz
+from nesymm.model import Model
+
+
+def read_data(
+    model: Model, path: Path, labels: Collection[str] = ()
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What the model reads (with the lengths), and the labels. The rest is named and left out."""
+    arrays = read_npz(path)
+    read = {*wanted(model.step), LENGTH}
+    told = {}
+    for name in labels:
+        if name not in arrays:
+            has = ", ".join(arrays) or "none"
+            raise NesymmError(f"`{path}` has no labels {name} (it has: {has})")
+        if arrays[name].dtype.kind not in "biuf":
+            raise NesymmError(
+                f"`{path}`: labels {name}: expected zeros and ones, NaN where there is none; "
+                f"received an array of {arrays[name].dtype}"
+            )
+        told[name] = np.asarray(arrays[name], dtype=np.float64)
+        known = told[name][~np.isnan(told[name])]
+        if not np.isin(known, (0, 1)).all():
+            odd = known[~np.isin(known, (0, 1))][0]
+            raise NesymmError(
+                f"`{path}`: labels {name}: expected zeros and ones, NaN where there is none; "
+                f"received {odd:g}"
+            )
+    unread = [n for n in arrays if n not in read and n not in told]
+    if unread:
+        typer.echo(f"`{path}`: not read: {', '.join(unread)}", err=True)
+    return {n: a for n, a in arrays.items() if n in read}, told

@@ -1,0 +1,120 @@
+"""`nesymm evaluate`: log-evidence, answers, and how well they tell labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from nesymm.cli.data import read_data
+from nesymm.cli.model_files import open_model
+from nesymm.cli.output import print_json, print_parts, reporting, text
+from nesymm.cli.scores import Scores, score
+from nesymm.cli.sequence_tables import summary, table
+from nesymm.cli.sequences import filter_arrays
+from nesymm.errors import NesymmError
+from nesymm.inference.findings import Findings
+from nesymm.inference.methods import parse_method
+
+
+def evaluate(
+    model_file: Path,
+    data: Path,
+    const: Sequence[str],
+    extend: Sequence[Path],
+    labels: Sequence[str],
+    json: bool,
+    method: str,
+    particles: int | None,
+    seed: int,
+    horizon: int | None,
+    networks: str | None,
+) -> None:
+    with reporting(json):
+        asked = _asked(labels)
+        chosen = parse_method(method, particles)
+        model = open_model(model_file, const, extend, networks)
+        if not model.step.temporal:
+            raise NesymmError("this program has no time; `nesymm query` answers it")
+        arrays, told = read_data(model, data, asked)
+        found = filter_arrays(model, arrays, data, chosen, seed, horizon)
+        scores = {name: _score(found, asked[name], told[name], name) for name in asked}
+        if json:
+            rows = {name: {"query": asked[name], **s.as_json()} for name, s in scores.items()}
+            print_json(found.as_json() | {"labels": rows})
+        else:
+            print_parts(*summary(found))
+            _print_scores(asked, scores)
+            typer.echo(f"({found.method}: {found.reason})", err=True)
+        failed = found.failed()
+        if failed:
+            typer.echo(failed, err=True)
+        if all(s.error is not None for s in found.sequences):
+            raise typer.Exit(2)
+
+
+def _asked(labels: Sequence[str]) -> dict[str, str]:
+    """Queries by the names of their labels."""
+    found: dict[str, str] = {}
+    for label in labels:
+        name, equals, query = (part.strip() for part in label.partition("="))
+        if not (name and equals and query):
+            raise NesymmError(
+                f"`--labels {label}`: write NAME=QUERY, for example --labels died=agent_dead@T"
+            )
+        if name in found:
+            raise NesymmError(f"the labels {name} are given twice")
+        found[name] = query.replace(" ", "")
+    return found
+
+
+def _score(found: Findings, query: str, labels: np.ndarray, name: str) -> Scores:
+    probabilities = _probabilities(found, query)
+    if labels.shape != probabilities.shape:
+        expected = " × ".join(map(str, probabilities.shape))
+        raise NesymmError(
+            f"labels {name} for {query}: expected {expected} of them, received "
+            f"{' × '.join(map(str, labels.shape))}"
+        )
+    return score(probabilities, labels)
+
+
+def _probabilities(found: Findings, query: str) -> np.ndarray:
+    """[sequence] for a query about one step, [sequence, step] for one at every step.
+
+    Some groundings of a query may be impossible in all sequences; those are not listed.
+    """
+    first = found.sequences[0]
+    if query in first.final:
+        return np.asarray([s.final[query] for s in found.sequences])
+    if query not in first.filtered:
+        known = ", ".join([*first.final, *first.filtered]) or "none"
+        raise NesymmError(f"the program does not ask {query} (it asks: {known})")
+    steps = max(s.steps for s in found.sequences)
+    out = np.full((len(found.sequences), steps), math.nan)
+    for row, sequence in zip(out, found.sequences, strict=True):
+        row[: sequence.steps] = sequence.filtered[query]
+    return out
+
+
+def _print_scores(asked: Mapping[str, str], scores: Mapping[str, Scores]) -> None:
+    if not scores:
+        return
+    heads = ["labels", "query", "known", "accuracy", "balanced", "F1", "log loss"]
+    rows = [
+        [
+            name,
+            asked[name],
+            str(s.known),
+            *map(_number, (s.accuracy, s.balanced_accuracy, s.f1, s.log_loss)),
+        ]
+        for name, s in scores.items()
+    ]
+    print_parts("", text("labels", "bold"), table(heads, rows))
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4f}"

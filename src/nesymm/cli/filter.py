@@ -1,0 +1,53 @@
+"""`nesymm filter`: follow sequences of data; tables, JSON, and a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from nesymm.cli.output import print_json, print_parts, reporting
+from nesymm.cli.reading import read_constants, read_programs
+from nesymm.cli.sequences import filter_file
+
+
+def filter_data(
+    files: Sequence[Path],
+    data: Path,
+    const: Sequence[str],
+    json: bool,
+    method: str,
+    particles: int | None,
+    seed: int,
+    horizon: int | None,
+    networks: str | None,
+    plot: Path | None,
+) -> None:
+    with reporting(json):
+        if plot is not None:
+            from nesymm.plots.figures import refuse_unwritable
+
+            refuse_unwritable(plot)
+        programs = read_programs(files)
+        found = filter_file(
+            programs, read_constants(const), networks, data, method, particles, seed, horizon
+        )
+        if json:
+            print_json(found.as_json())
+        else:
+            from nesymm.cli.sequence_tables import tables
+
+            print_parts(*tables(found))
+            typer.echo(f"({found.method}: {found.reason})", err=True)
+        if plot is not None:
+            from nesymm.plots.figures import save
+            from nesymm.plots.sequences import draw
+
+            save(draw(found, files[0].stem), plot)
+            typer.echo(f"wrote {plot}", err=True)
+        failed = found.failed()
+        if failed:
+            typer.echo(failed, err=True)
+        if all(s.error is not None for s in found.sequences):
+            raise typer.Exit(2)

@@ -1,0 +1,97 @@
+"""`nesymm filter`: sequences read from a file, and what a filter finds in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nesymm.cli.answers import load_networks, refuse_unbound
+from nesymm.errors import NesymmError
+from nesymm.inference.columns import DataError
+from nesymm.inference.data import wanted
+from nesymm.inference.findings import Findings, findings
+from nesymm.inference.methods import Method, parse_method
+from nesymm.inference.npz import read_npz
+from nesymm.ir.types import Enum
+from nesymm.language.terms import Program
+from nesymm.model import Model, compile
+
+# A program may read an array of this name itself; then the sequences all have one length.
+LENGTH = "length"
+
+
+def filter_file(
+    programs: list[Program],
+    constants: Mapping[str, Any],
+    networks: str | None,
+    data: Path,
+    method: str,
+    particles: int | None,
+    seed: int,
+    horizon: int | None,
+) -> Findings:
+    """Filter the sequences of a file."""
+    chosen = parse_method(method, particles)
+    model = compile(programs, constants=constants, networks=load_networks(networks))
+    if not model.step.temporal:
+        raise NesymmError("this program has no time; `nesymm query` answers it")
+    refuse_unbound(model)
+    return filter_arrays(model, read_npz(data), data, chosen, seed, horizon)
+
+
+def filter_arrays(
+    model: Model,
+    arrays: dict[str, np.ndarray],
+    data: Path,
+    method: Method,
+    seed: int,
+    horizon: int | None,
+) -> Findings:
+    """Filter the arrays of a file."""
+    length = take_length(model, arrays, data)
+    refuse_unfit(model, arrays, data)
+    try:
+        found = model.filter(
+            arrays, method=method, horizon=horizon, length=length, seed=seed, errors="keep"
+        )
+    except DataError as error:
+        raise DataError(f"`{data}`: {error}") from None
+    return findings(found, length)
+
+
+def take_length(model: Model, arrays: dict[str, np.ndarray], data: Path) -> np.ndarray | None:
+    """Take the lengths of the sequences out of the arrays."""
+    if LENGTH in wanted(model.step) or LENGTH not in arrays:
+        return None
+    length = arrays.pop(LENGTH)
+    if length.ndim != 1:
+        raise NesymmError(
+            f"`{data}`: {LENGTH}: expected one number per sequence, received shape {length.shape}"
+        )
+    return length
+
+
+def refuse_unfit(model: Model, arrays: Mapping[str, np.ndarray], data: Path) -> None:
+    """All that the program reads must be there, and be numbers or names."""
+    expected = wanted(model.step)
+    for name, want in expected.items():
+        if name not in arrays:
+            raise NesymmError(
+                f"`{data}` has no array for the {want.kind} {name} "
+                f"(it has: {', '.join(arrays) or 'none'})\n"
+                "  = help: an array of NaN says that nothing is known"
+            )
+    for name, array in arrays.items():
+        # An axis of entities may have none.
+        lead = 2 if name not in expected or expected[name].timed else 1
+        if 0 in array.shape[:lead]:
+            raise NesymmError(f"`{data}`: {name} is empty, its shape is {array.shape}")
+        names = name in expected and all(isinstance(t, Enum) for t in expected[name].types)
+        if array.dtype.kind not in ("biufU" if names else "biuf"):
+            raise NesymmError(
+                f"`{data}`: {name}: expected numbers or {'names' if names else 'truth values'}, "
+                f"received an array of {array.dtype}"
+            )

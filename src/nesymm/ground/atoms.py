@@ -1,0 +1,90 @@
+"""One answer per atom, for what is asked.
+
+Answers with values that are drawn may speak of the same atom: of `mark(X)@t :- v(_, X)@t.`
+there is one for each entity, with the value that this one has. Clauses that read them take
+any of them; who asks how likely an atom is wants them all at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from nesymm.ground.tabling import Answer
+from nesymm.ir.algebra import and_, const, eq, or_
+from nesymm.ir.axes import any_
+from nesymm.ir.expr import FALSE, Expr
+from nesymm.ir.symbols import (
+    CondList,
+    NeedsUnfolding,
+    has_symbol,
+    inside,
+    key_of,
+    map_symbols,
+    symbols,
+    unify,
+)
+from nesymm.ir.types import domain, is_finite, size
+
+# Up to so many atoms are written out.
+_MOST_ATOMS = 10_000
+
+
+def apart(answers: list[Answer]) -> list[Answer]:
+    """Answers of which no two speak of the same atom: those that may are written out atom by
+    atom, each with all of its derivations.
+
+    Where the values are not known to be finitely many, they stay as they are.
+    """
+    out: list[Answer] = []
+    for group in _meeting(answers):
+        out += _by_atom(group) if len(group) > 1 else group
+    return out
+
+
+def _meeting(answers: list[Answer]) -> Iterator[list[Answer]]:
+    """Answers in groups: those that may speak of the same atoms, directly or by way of others."""
+    width = len(answers[0].terms) if answers else 0
+    fixed = [i for i in range(width) if not any(has_symbol(a.terms[i]) for a in answers)]
+    alike: dict[Any, list[list[Answer]]] = {}
+    for answer in answers:
+        key = key_of(tuple(answer.terms[i] for i in fixed))
+        joined, others = [answer], []
+        for group in alike.get(key, []):
+            if any(_meet(answer, other) for other in group):
+                joined = group + joined
+            else:
+                others.append(group)
+        alike[key] = [*others, joined]
+    for groups in alike.values():
+        yield from groups
+
+
+def _meet(a: Answer, b: Answer) -> bool:
+    conditions: list[Expr] = []
+    try:
+        return unify(a.terms, b.terms, [], conditions) and and_(*conditions) is not FALSE
+    except NeedsUnfolding:
+        return False
+
+
+def _by_atom(group: list[Answer]) -> list[Answer]:
+    found: dict[Any, Answer] = {}
+    for answer in group:
+        open_ = list(dict.fromkeys(symbols(answer.terms)))
+        listed = all(is_finite(value.type) for value in open_) and not any(
+            type(term) is CondList for term in inside(answer.terms)
+        )
+        if not listed or math.prod(size(value.type) for value in open_) > _MOST_ATOMS:
+            return group
+        for filled in product(*(domain(value.type) for value in open_)):
+            place = dict(zip(open_, filled, strict=True))
+            terms = map_symbols(answer.terms, place.__getitem__)
+            condition = and_(answer.condition, *(eq(v, const(x)) for v, x in place.items()))
+            for axis in sorted(condition.axes, key=lambda a: a.name):
+                condition = any_(axis, condition)
+            known = found.setdefault(key_of(terms), Answer(terms, FALSE, answer.span))
+            known.condition = or_(known.condition, condition)
+    return [answer for answer in found.values() if answer.condition is not FALSE]

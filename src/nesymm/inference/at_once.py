@@ -1,0 +1,178 @@
+"""Exact inference at once: step by step in NumPy, without compiling anything.
+
+Going forward, each step has just the tables that it needs. Queries about a fixed step are
+answered going back, so that no answer has to be carried along until all evidence is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from nesymm.inference.data import Sequences
+from nesymm.inference.diagnostics import Health, health_of
+from nesymm.inference.elimination.choices import BATCH, Choice, choices
+from nesymm.inference.estimators import average
+from nesymm.inference.exact_step import draw_all
+from nesymm.inference.forward import ExactFilter
+from nesymm.inference.loop import join, to_arrays, walk
+from nesymm.inference.named import Named, apply
+from nesymm.inference.questions import Question
+from nesymm.inference.sampling import values_of, wide_index
+from nesymm.inference.state import LANES, Outcome, Settings, State
+from nesymm.language.program import At
+
+Ask = Callable[[int], tuple[Question, ...]]
+
+
+def filter_at_once(
+    engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any], uniform: bool
+) -> tuple[Outcome, State]:
+    """All steps of all sequences, and the last state."""
+    steps = _forward(engine, sequences, parameters, uniform)
+    whole, last = _whole(steps)
+    asked = engine.asked_back
+    if not asked:
+        return whole, last
+    found = _back(engine, sequences, parameters, steps, lambda time: _about(asked, time))
+    answers = dict(whole.answers)
+    for question in asked:
+        axes = tuple(a.size for a in question.axes)
+        # About a step that there is not, nothing is known.
+        nothing = np.zeros((sequences.batch, *axes))
+        answers[question.key] = found.get((question.key, _step(question)), nothing)[None]
+    return replace(whole, answers=answers), last
+
+
+def smooth_at_once(
+    engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any]
+) -> tuple[dict[str, Any], Outcome, State]:
+    """The probabilities of queries given all evidence, [step, batch, axes…], and what filtering
+    says of all steps."""
+    asked = tuple(q for q in engine.questions if q.at_every_step)
+    steps = _forward(engine, sequences, parameters, uniform=True)
+    found = _back(engine, sequences, parameters, steps, lambda time: asked)
+    answers = {q.key: np.stack([found[q.key, time] for time in range(len(steps))]) for q in asked}
+    return answers, *_whole(steps)
+
+
+def trajectories_at_once(
+    engine: ExactFilter,
+    sequences: Sequences,
+    parameters: Mapping[str, Any],
+    count: int,
+    seed: int,
+) -> tuple[dict[str, list[Named | None]], Health]:
+    """Values of everything along trajectories, per step, [1, axes…, batch, trajectory], and how
+    the filter fared. They are drawn going back."""
+    steps = _forward(engine, sequences, parameters, uniform=False)
+    settings = engine.settings(sequences.batch, record=True)
+    lanes = replace(settings, particles=count)
+    binding = engine.bind(parameters, {}, settings.batch)
+    rng = np.random.default_rng(seed)
+    found: list[dict[str, Named]] = []
+    above: dict[Choice, Named] = {}
+    for time in range(len(steps) - 1, -1, -1):
+        before, moment, outcome = steps[time]
+        plan = engine.later if time else engine.first
+        after = _after(engine, outcome.state, above, sequences.last <= time, lanes, rng)
+        different, rows = _different(after, lanes)
+        few = replace(settings, particles=rows.array.max() + 1)
+        args = (before, moment, binding, different, rng, lanes, rows)
+        drawn = engine.backward(plan, few, *args)
+        above = {**after, **drawn}
+        values = {**values_of(engine, plan, lanes, after, drawn), **outcome.state.slots}
+        found.append({n: Named(v.array[None], v.dims) for n, v in values.items()})
+    names = {n for values in found for n in values}
+    pieces = {n: [values.get(n) for values in reversed(found)] for n in names}
+    return pieces, health_of(*_whole(steps))
+
+
+def _after(
+    engine: ExactFilter,
+    state: State,
+    above: Mapping[Choice, Named],
+    over: np.ndarray,
+    lanes: Settings,
+    rng: np.random.Generator,
+) -> dict[Choice, Named]:
+    """The state after a step: from above, or drawn afresh where the sequence is over."""
+    drawn = {d: above[d] for b in state.beliefs for d in choices(b.dims) if d in above}
+    if over.any():
+        fresh = draw_all(state.beliefs, rng, lanes, engine)
+        ends = Named(over, (BATCH,))
+        drawn = {d: apply(np, np.where, ends, i, drawn.get(d, i)) for d, i in fresh.items()}
+    known = {d: state.known[repr(d)] for d in engine.fields() if repr(d) in state.known}
+    return {d: wide_index(index, lanes) for d, index in {**drawn, **known}.items()}
+
+
+def _different(after: Mapping[Choice, Named], lanes: Settings) -> tuple[dict[Choice, Named], Named]:
+    """The states that differ, side by side, and which of them each trajectory is in: many
+    trajectories share a few."""
+    rows = np.zeros((lanes.batch, lanes.particles), np.int32)
+    if not after:
+        return {}, Named(rows, LANES)
+    table = np.stack([index.array for index in after.values()])
+    found = []
+    for b, row in enumerate(rows):
+        states, row[:] = np.unique(table[:, b], axis=1, return_inverse=True)
+        found.append(states)
+    width = max(states.shape[1] for states in found)
+    padded = [np.pad(s, ((0, 0), (0, width - s.shape[1])), mode="edge") for s in found]
+    together = np.stack(padded, axis=1)
+    return {d: Named(together[i], LANES) for i, d in enumerate(after)}, Named(rows, LANES)
+
+
+def _whole(steps: list[tuple[Any, Any, Outcome]]) -> tuple[Outcome, State]:
+    pieces = [
+        jax.tree.map(lambda x: np.asarray(x)[None], replace(outcome, state=None))
+        for _, _, outcome in steps
+    ]
+    return join(pieces), steps[-1][2].state
+
+
+def _forward(
+    engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any], uniform: bool
+) -> list[tuple[Any, Any, Outcome]]:
+    settings, arrays = engine.settings(sequences.batch), to_arrays(sequences)
+    return list(walk(engine, settings, sequences, arrays, parameters, {}, None, uniform))
+
+
+def _back(
+    engine: ExactFilter,
+    sequences: Sequences,
+    parameters: Mapping[str, Any],
+    steps: list[tuple[Any, Any, Outcome]],
+    ask: Ask,
+) -> dict[tuple[str, int], Any]:
+    """The probabilities of queries given all evidence, by query and step."""
+    settings = engine.settings(sequences.batch)
+    binding = engine.bind(parameters, {}, settings.batch)
+    even = np.zeros((settings.batch, settings.particles))
+    found: dict[tuple[str, int], Any] = {}
+    after: list[Named] = []
+    for time in range(len(steps) - 1, -1, -1):
+        state, moment, _ = steps[time]
+        plan = engine.later if time else engine.first
+        args = (state, moment, binding, ask(time), after)
+        answers, after = engine.smooth(plan, settings, *args)
+        for question in ask(time):
+            answer = average(question, answers[question.key], even, even, settings)
+            found[question.key, time] = answer
+    return found
+
+
+def _about(asked: tuple[Question, ...], time: int) -> tuple[Question, ...]:
+    return tuple(q for q in asked if _step(q) == time)
+
+
+def _step(question: Question) -> int:
+    assert isinstance(question.query.when, At)
+    return question.query.when.index
+
+
+__all__ = ["filter_at_once", "smooth_at_once"]

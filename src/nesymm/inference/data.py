@@ -1,0 +1,326 @@
+"""Data for a program over time: checked, coded, with masks for what is missing.
+
+Arrays have a leading batch axis, then time for what has time, then the axes of the
+observation, then columns where there are several. What is missing is NaN, None, or
+masked (`numpy.ma`).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nesymm.errors import NesymmWarning
+from nesymm.inference.columns import Column, DataError, Wanted, code, split_missing
+from nesymm.inference.elimination.choices import BATCH
+from nesymm.inference.named import Named
+from nesymm.ir.expr import leaves
+from nesymm.ir.step import StepProgram
+from nesymm.ir.types import BOOL, Tensor, Type
+from nesymm.language.program import At
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A batch of sequences. Arrays of what has time are time-major.
+
+    `steps` counts the steps of the longest sequence; `last` is each one's last step.
+    """
+
+    batch: int
+    steps: int
+    last: np.ndarray
+    timed: Mapping[str, tuple[Column, ...]]
+    static: Mapping[str, tuple[Column, ...]]
+    masks: Mapping[str, np.ndarray]
+    observed: frozenset[str]
+
+    @property
+    def complete(self) -> frozenset[str]:
+        """Names of inputs that are never missing."""
+        return frozenset(n for n in (*self.timed, *self.static) if n not in self.masks)
+
+    def first(self, count: int) -> Sequences:
+        """The first so many sequences."""
+        rows = np.s_[:count]
+        return replace(
+            self,
+            batch=count,
+            last=self.last[rows],
+            timed={n: _cut(columns, np.s_[:, rows]) for n, columns in self.timed.items()},
+            static={n: _cut(columns, rows) for n, columns in self.static.items()},
+            masks={
+                n: m[np.s_[:, rows] if n in self.timed else rows] for n, m in self.masks.items()
+            },
+        )
+
+
+def _cut(columns: tuple[Column, ...], index: Any) -> tuple[Column, ...]:
+    return tuple(replace(c, values=c.values[index]) for c in columns)
+
+
+def wanted(step: StepProgram) -> dict[str, Wanted]:
+    """The arrays that a program reads."""
+    out: dict[str, Wanted] = {}
+    for given in step.inputs:
+        types: tuple[Type, ...] = (Tensor(),) if given.tensor else given.fields or (BOOL,)
+        _add(out, Wanted(given.name, "input", given.timed, types))
+    for observation in step.observations:
+        if observation.value is None:
+            timed = observation.when is not None
+            name, axes = observation.name, observation.axes
+            _add(out, Wanted(name, "observation", timed, observation.types, axes))
+    return out
+
+
+def _add(out: dict[str, Wanted], want: Wanted) -> None:
+    other = out.setdefault(want.name, want)
+    if (other.kind, other.timed, other.types) != (want.kind, want.timed, want.types) or [
+        a.type for a in other.axes
+    ] != [a.type for a in want.axes]:
+        raise DataError(
+            f"two different arrays would be called {want.name}: {_described(other)}, and "
+            f"{_described(want)}\n  = help: rename one of the predicates"
+        )
+
+
+def _described(want: Wanted) -> str:
+    per = "step" if want.timed else "sequence"
+    shape = f" of shape {tuple(a.size for a in want.axes)}" if want.axes else ""
+    return f"the {want.kind} of {', '.join(map(str, want.types))}{shape} per {per}"
+
+
+def prepare(
+    step: StepProgram,
+    data: Mapping[str, Any],
+    horizon: int | None = None,
+    length: Any = None,
+    *,
+    ends: bool = True,
+) -> Sequences:
+    """Check and code data. `horizon` is the last step; `length` the number of steps of each.
+    A stream does not end there."""
+    expected = wanted(step)
+    refuse_names(step, expected, data)
+    arrays = {n: split_missing(n, v) for n, v in data.items()}
+    lengths = None if length is None else _lengths(length)
+    batch = _batch(arrays, lengths)
+    steps = _steps(arrays, expected, horizon, lengths, batch)
+    last = _last(lengths, batch, steps)
+    if ends:
+        _warn_of_evidence_after_the_end(step, last)
+    timed: dict[str, tuple[Column, ...]] = {}
+    static: dict[str, tuple[Column, ...]] = {}
+    masks: dict[str, np.ndarray] = {}
+    for name, (values, missing) in arrays.items():
+        want = expected[name]
+        lead = (batch, steps) if want.timed else (batch,)
+        columns, mask = code(want, values, missing, lead, last if want.timed else None)
+        (timed if want.timed else static)[name] = columns
+        if mask is not None:
+            masks[name] = mask
+    observed = frozenset(n for n in data if expected[n].kind == "observation")
+    return Sequences(batch, steps, last, timed, static, masks, observed)
+
+
+def _warn_of_evidence_after_the_end(step: StepProgram, last: np.ndarray) -> None:
+    end = int(last.max())
+    for observation in step.observations:
+        when = observation.when
+        if isinstance(when, At) and when.index > end and observation.value is not None:
+            warnings.warn(
+                NesymmWarning(
+                    "evidence after the end",
+                    f"the program observes {observation.name} at step {when.index}, and the last "
+                    f"step of all sequences is {end}",
+                    "this evidence has no effect",
+                    f"give a horizon of at least {when.index}, or observe at an earlier step",
+                ),
+                stacklevel=5,
+            )
+
+
+def prepare_single(
+    step: StepProgram,
+    inputs: Mapping[str, Any],
+    data: Mapping[str, Any],
+    bits: int | None = None,
+) -> dict[str, Any]:
+    """Check and code data for a program without time: per name its columns, or the tensor.
+
+    None stands for what is missing. What JAX is tracing has no value yet and stays as it is.
+    """
+    expected = wanted(step)
+    for kind, given in (("input", inputs), ("observation", data)):
+        refuse_names(step, expected, given, (kind,))
+    out: dict[str, Any] = {}
+    for name, value in {**inputs, **data}.items():
+        if isinstance(value, jax.core.Tracer):
+            out[name] = value
+            continue
+        want = expected[name]
+        columns, mask = code(want, *split_missing(name, value), (), None, bits)
+        arrays = tuple(c.values for c in columns)
+        out[name] = None if mask is not None else arrays[0] if want.tensor else arrays
+    return out
+
+
+def refuse_names(
+    step: StepProgram,
+    expected: Mapping[str, Wanted],
+    data: Mapping[str, Any],
+    kinds: tuple[str, ...] = ("input", "observation"),
+) -> None:
+    """Raise if data have a name that the program does not read, or lack one that it needs."""
+    if not isinstance(data, Mapping):
+        raise DataError(
+            f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
+        )
+    here = {n: w for n, w in expected.items() if w.kind in kinds}
+    for name in data:
+        if name not in here:
+            what = "data" if len(kinds) > 1 else kinds[0]
+            known = ", ".join(here) or "none"
+            raise DataError(f"the program reads no {what} called {name} (it reads: {known})")
+    used = {n.data[0] for n in leaves(step.roots(), "input")}
+    used |= {n.data for n in leaves(step.roots(), "given")}
+    for name, want in here.items():
+        if want.kind == "input" and name in used and name not in data:
+            raise DataError(f"the input {name} is not given (given: {', '.join(data) or 'none'})")
+
+
+def _batch(arrays: Mapping[str, tuple[np.ndarray, Any]], lengths: np.ndarray | None) -> int:
+    sizes = {n: a.shape[0] for n, (a, _) in arrays.items() if a.ndim}
+    for name, (array, _) in arrays.items():
+        if array.ndim == 0:
+            raise DataError(
+                f"{name}: expected an array with a leading batch axis, received a scalar"
+            )
+    if lengths is not None and lengths.ndim == 1:
+        sizes["length"] = len(lengths)
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{n} {s}" for n, s in sizes.items())
+        raise DataError(f"the batch axes differ: {shown}")
+    batch = next(iter(sizes.values()), 1)
+    if batch == 0:
+        raise DataError("there is no sequence in the data")
+    return batch
+
+
+def _steps(
+    arrays: Mapping[str, tuple[np.ndarray, Any]],
+    expected: Mapping[str, Wanted],
+    horizon: int | None,
+    lengths: np.ndarray | None,
+    batch: int,
+) -> int:
+    counts: dict[str, int] = {}
+    for name, (array, _) in arrays.items():
+        if expected[name].timed:
+            if array.ndim < 2:
+                raise DataError(
+                    f"{name}: expected axes (batch, time, …), received shape {array.shape}\n"
+                    f"  = help: one sequence is a batch of one: `{name}[None]`; what is known of "
+                    "one step only has NaN at the others"
+                )
+            counts[name] = array.shape[1]
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{n} {c}" for n, c in counts.items())
+        raise DataError(f"the time axes differ: {shown}")
+    steps = next(iter(counts.values()), None)
+    if horizon is not None:
+        whole = isinstance(horizon, int | np.integer) and not isinstance(horizon, bool)
+        if not whole or not 0 <= horizon < 2**31 - 1:
+            raise DataError(
+                f"horizon: expected the number of the last step, 0 or more, received {horizon}"
+            )
+        if steps is not None and steps != horizon + 1:
+            raise DataError(
+                f"{next(iter(counts))} has {steps} steps, the horizon {horizon} needs {horizon + 1}"
+            )
+        _refuse_endless("horizon", int(horizon) + 1, batch)
+        return int(horizon) + 1
+    if steps is None:
+        if lengths is not None:
+            steps = max(1, int(np.max(lengths)))
+            _refuse_endless("length", steps, batch)
+            return steps
+        raise DataError("no data has a time axis: give the horizon (the last step)")
+    if steps == 0:
+        raise DataError(f"{next(iter(counts))}: there is no step in it")
+    return steps
+
+
+def _refuse_endless(name: str, steps: int, batch: int) -> None:
+    """Raise where the results of so many steps, some numbers for each, fit into no memory."""
+    if steps >= 2**31 or steps * batch * _BYTES_OF_RESULTS > _memory():
+        raise DataError(
+            f"{name}: expected a number of steps whose results fit into memory, received {steps:,} "
+            f"steps of {batch:,} sequences"
+        )
+
+
+# At each step of a sequence: gains, effective sample sizes, times and masks.
+_BYTES_OF_RESULTS = 64
+
+
+def _memory() -> int:
+    """The bytes of this machine, where it tells."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 40
+
+
+def _lengths(length: Any) -> np.ndarray:
+    if np.ma.is_masked(length):
+        raise DataError(
+            "length: expected a number for each sequence, received an array with masked entries"
+        )
+    try:
+        lengths = np.asarray(length)
+    except ValueError:
+        lengths = np.asarray(length, dtype=object)
+    if lengths.ndim > 1 or not lengths.size:
+        raise DataError(f"length: expected shape (batch,), received {lengths.shape}")
+    if not np.issubdtype(lengths.dtype, np.integer):
+        raise DataError(f"length: expected whole numbers, received {lengths.dtype}")
+    return lengths
+
+
+def _last(lengths: np.ndarray | None, batch: int, steps: int) -> np.ndarray:
+    if lengths is None:
+        return np.full(batch, steps - 1)
+    if lengths.shape not in ((), (batch,)):
+        raise DataError(f"length: expected shape ({batch},), received {lengths.shape}")
+    lengths = np.broadcast_to(lengths, (batch,))
+    bad = np.flatnonzero((lengths < 1) | (lengths > steps))
+    if bad.size:
+        b = int(bad[0])
+        raise DataError(
+            f"length of sequence {b} is {lengths[b]}; the data have {steps} steps, so it must lie "
+            f"in 1..{steps}"
+        )
+    return np.asarray(lengths - 1)
+
+
+# ---------------------------------------------------------------- for the filter
+
+
+def named_columns(
+    columns: tuple[Column, ...], arrays: tuple[Any, ...], real: Any
+) -> tuple[Named, ...]:
+    """The columns of one step (or of a sequence) over named dimensions."""
+    out = []
+    for column, array in zip(columns, arrays, strict=True):
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            array = array.astype(real)
+        out.append(Named(array, (BATCH, *column.axes)))
+    return tuple(out)

@@ -1,0 +1,346 @@
+"""Masses, densities and distribution functions of the families.
+
+Each function works on NumPy and on JAX arrays: `xp` is `numpy` or `jax.numpy`, `sp` the
+matching `scipy.special` or `jax.scipy.special`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nesymm.errors import NesymmError
+from nesymm.inference.arrays import stop_gradient
+from nesymm.ir.expr import Expr
+from nesymm.language.families import FAMILIES
+
+Array = Any
+
+
+def special(xp: Any) -> Any:
+    """The special functions that go with an array module."""
+    if hasattr(xp, "special"):
+        return xp.special
+    if xp.__name__.startswith("jax"):
+        import jax.scipy.special
+
+        return jax.scipy.special
+    import scipy.special
+
+    return scipy.special
+
+
+def safe_log(xp: Any, x: Array, floor: bool = False) -> Array:
+    """log x, and -inf at 0; what is not a number stays so.
+
+    With `floor` it is finite at 0, and so steep there that what is multiplied by 0 still
+    gets its right derivative: d(p·q)/dp = q also at p = 0.
+    """
+    if floor:
+        # Far from where numbers lose precision: products of weights must not vanish.
+        tiny = float(xp.finfo(x.dtype).tiny) ** 0.5
+        import jax
+
+        small = x < tiny
+        return xp.log(xp.where(small, tiny + (x - jax.lax.stop_gradient(x)), x))
+    nothing = x <= 0
+    return xp.where(nothing, -xp.inf, xp.log(xp.where(nothing, 1.0, x)))
+
+
+def log_sum_exp(xp: Any, x: Array, axis: Any) -> Array:
+    """log Σ exp x; -inf (with gradient 0) where there is nothing to sum."""
+    top = stop_gradient(xp.max(x, axis=axis, keepdims=True))
+    safe = xp.where(xp.isfinite(top), top, 0.0)
+    return safe_log(xp, xp.sum(xp.exp(x - safe), axis=axis)) + xp.squeeze(safe, axis)
+
+
+def constrain(xp: Any, constraint: str, raw: Array) -> Array:
+    """Map an unconstrained output of a network to what a parameter must be.
+
+    What must be positive is kept so far from 0 that its third power, by which densities are
+    divided in their slopes, does not vanish.
+    """
+    match constraint:
+        case "unit":
+            return special(xp).expit(raw)
+        case "positive":
+            value = xp.logaddexp(raw, 0.0)
+            return xp.maximum(value, float(xp.finfo(value.dtype).tiny) ** 0.25)
+        case _:
+            return raw
+
+
+def log_chances(xp: Any, logit: Array) -> tuple[Array, Array]:
+    """log(1 - p) and log p of the probability that a logit stands for, at both ends precise."""
+    return -xp.logaddexp(logit, 0.0), -xp.logaddexp(-logit, 0.0)
+
+
+# Where the families have the probability that a network may give.
+_CHANCE = {"bernoulli": 0, "binomial": 1, "geometric": 0}
+
+
+def by_logit(family: str, params: tuple) -> tuple | None:
+    """The parameters with the logit that a network gives in the place of the probability; None
+    where no network gives it."""
+    place = _CHANCE.get(family)
+    if place is None or not isinstance(params[place], Expr) or params[place].op != "sigmoid":
+        return None
+    return (*params[:place], params[place].args[0], *params[place + 1 :])
+
+
+def sound(xp: Any, family: str, params: tuple) -> tuple:
+    """The parameters, with others in the place of those that make no sense.
+
+    Such parameters belong to worlds in which the variable is not drawn, where any will do,
+    or to worlds that must not happen.
+    """
+    out = list(params)
+    for i, constraint in enumerate(FAMILIES[family].constraints[: len(params)]):
+        if constraint == "positive":
+            out[i] = xp.where(out[i] > 0, out[i], 1.0)
+        elif constraint == "unit":
+            out[i] = xp.where((out[i] >= 0) & (out[i] <= 1), out[i], 0.5)
+    if family == "uniform":
+        out[1] = xp.where(out[1] > out[0], out[1], out[0] + 1.0)
+    elif family == "uniform_int":
+        out[0] = xp.minimum(out[0], out[1])
+    return tuple(out)
+
+
+# ---------------------------------------------------------------- finite families
+
+
+def log_masses(
+    xp: Any,
+    family: str,
+    params: tuple,
+    outcomes: tuple,
+    neural: bool,
+    floor: bool = False,
+    network: str = "a network",
+) -> Array:
+    """Log-probabilities of the outcomes of a finite family, along the last dimension.
+
+    Where they are `neural`, a message says which `network` they come from, and the probability
+    of `bernoulli` and `binomial` is given by its logit.
+    """
+    match family:
+        case "bernoulli" if neural:
+            return xp.stack(log_chances(xp, params[0] * 1.0), axis=-1)
+        case "bernoulli":
+            p = params[0] * 1.0
+            return xp.stack([safe_log(xp, 1 - p, floor), safe_log(xp, p, floor)], axis=-1)
+        case "choice":
+            ps = xp.stack(xp.broadcast_arrays(*params[0]), axis=-1)
+            if ps.shape[-1] < len(outcomes):
+                rest = xp.maximum(1 - xp.sum(ps, axis=-1, keepdims=True), 0.0)
+                ps = xp.concatenate([ps, rest], axis=-1)
+            return safe_log(xp, ps * 1.0, floor)
+        case "categorical" if neural:
+            rank = _rank(params[0], outcomes, network)
+            logits = params[0].reshape((*params[0].shape[: params[0].ndim - rank], -1))
+            return logits - special(xp).logsumexp(logits, axis=-1, keepdims=True)
+        case "categorical":
+            return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1) * 1.0, floor)
+        case "uniform_int":
+            low, high = sound(xp, family, params)
+            values = xp.asarray(outcomes)
+            inside = (values >= low) & (values <= high)
+            return xp.where(inside, -xp.log((high - low + 1) * 1.0), -xp.inf)
+        case "binomial":
+            n, p = sound(xp, family, params)
+            # Whole numbers have no slopes, and JAX refuses them in `xlogy`.
+            values = xp.asarray(outcomes) * 1.0
+            sp = special(xp)
+            combos = (
+                sp.gammaln(n + 1.0)
+                - sp.gammaln(values + 1.0)
+                - sp.gammaln(xp.maximum(n - values, 0) + 1.0)
+            )
+            rest = xp.maximum(n - values, 0)
+            if neural:
+                none, one = log_chances(xp, params[1])
+                body = combos + values * one + rest * none
+            else:
+                body = combos + sp.xlogy(values, p) + sp.xlog1py(rest, -p)
+            return xp.where(values <= n, body, -xp.inf)
+    raise NesymmError(f"{family} is not a finite family")
+
+
+def _rank(logits: Array, outcomes: tuple, network: str) -> int:
+    """How many trailing dimensions of a network's output the outcomes are spread over."""
+    size, rank = 1, 0
+    for n in reversed(logits.shape):
+        size, rank = size * n, rank + 1
+        if size == len(outcomes):
+            return rank
+    raise NesymmError(
+        f"{network} gave outputs of shape {tuple(logits.shape)}, {len(outcomes)} are needed"
+    )
+
+
+# ---------------------------------------------------------------- infinite families
+
+
+def _normal(xp: Any, sp: Any, x: Array, mean: Array, sd: Array) -> Array:
+    return -0.5 * ((x - mean) / sd) ** 2 - xp.log(sd) - 0.5 * math.log(2 * math.pi)
+
+
+def _multivariate_normal(xp: Any, x: Array, mean: Array, covariance: Array) -> Array:
+    """One density for all entries of the last dimension; each covariance is factorised once."""
+    once = np if isinstance(covariance, np.ndarray) else xp
+    factor = _cholesky(xp, covariance)
+    inverse = once.linalg.inv(factor)
+    scale = once.sum(once.log(once.diagonal(factor, axis1=-2, axis2=-1)), -1)
+    apart = xp.sum(inverse * (x - mean)[..., None, :], -1)
+    size = 0.5 * apart.shape[-1] * math.log(2 * math.pi)
+    return -0.5 * xp.sum(apart**2, -1) - scale - size
+
+
+def draw_vectors(xp: Any, noise: Array, mean: Array, covariance: Array) -> Array:
+    """Draws of a multivariate normal from standard normal noise."""
+    return mean + xp.sum(_cholesky(xp, covariance) * noise[..., None, :], -1)
+
+
+def _cholesky(xp: Any, covariance: Array) -> Array:
+    """NaN where the matrix is not positive definite, for NumPy as for JAX."""
+    if not isinstance(covariance, np.ndarray):
+        return xp.linalg.cholesky(covariance)
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return np.full_like(covariance, np.nan)
+
+
+def _student_t(xp: Any, sp: Any, z: Array, df: Array) -> Array:
+    """Of few degrees of freedom the ratio z²/df may overflow; of many, gamma functions cancel."""
+    half = df / 2.0
+    many = half > 32
+    few = xp.where(many, 1.0, half)
+    large = xp.where(many, half, 32.0)
+    gammas = xp.where(
+        many, 0.5 * xp.log(large) - 1 / (8 * large), sp.gammaln(few + 0.5) - sp.gammaln(few)
+    )
+    near = z * z < df
+    close = xp.log1p(xp.where(near, z, 0.0) ** 2 / df)
+    far = xp.log(df + xp.where(near, 1.0, z) ** 2) - xp.log(df * 1.0)
+    tail = xp.where(near, close, far)
+    return gammas - 0.5 * xp.log(df * math.pi) - (half + 0.5) * tail
+
+
+def _log_beta(xp: Any, sp: Any, a: Array, b: Array) -> Array:
+    """By B(a + 1, b + 1): JAX has no slope of `betaln` near 0."""
+    both = a + b
+    return sp.betaln(a + 1, b + 1) + xp.log(both) + xp.log1p(both) - xp.log(a) - xp.log(b)
+
+
+def _where(xp: Any, inside: Array, value: Array) -> Array:
+    return xp.where(inside, value, -xp.inf)
+
+
+def _whole(xp: Any, x: Array) -> Array:
+    return (x >= 0) & (xp.floor(x) == x)
+
+
+_LOG_DENSITY: dict[str, Callable[..., Array]] = {
+    "normal": _normal,
+    "uniform": lambda xp, sp, x, a, b: _where(
+        xp, (x >= a) & (x <= b), -xp.log(xp.where(b > a, b - a, 1.0))
+    ),
+    "exponential": lambda xp, sp, x, r: _where(xp, x >= 0, xp.log(r * 1.0) - r * x),
+    "gamma": lambda xp, sp, x, a, r: _where(
+        xp, x > 0, sp.xlogy(a, r) + sp.xlogy(a - 1, xp.where(x > 0, x, 1.0)) - r * x - sp.gammaln(a)
+    ),
+    "beta": lambda xp, sp, x, a, b: _where(
+        xp,
+        (x > 0) & (x < 1),
+        sp.xlogy(a - 1, xp.where((x > 0) & (x < 1), x, 0.5))
+        + sp.xlog1py(b - 1, -xp.where((x > 0) & (x < 1), x, 0.5))
+        - _log_beta(xp, sp, a, b),
+    ),
+    "poisson": lambda xp, sp, x, r: _where(
+        xp, _whole(xp, x), sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
+    ),
+    "geometric": lambda xp, sp, x, p: _where(
+        xp, _whole(xp, x), sp.xlog1py(x * 1.0, -p) + xp.log(p)
+    ),
+    # By the logit of its probability, as a network gives it.
+    "geometric by logit": lambda xp, sp, x, logit: _where(
+        xp, _whole(xp, x), x * log_chances(xp, logit)[0] + log_chances(xp, logit)[1]
+    ),
+    "laplace": lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
+    "lognormal": lambda xp, sp, x, m, s: _where(
+        xp,
+        x > 0,
+        _normal(xp, sp, xp.log(xp.where(x > 0, x, 1.0)), m, s) - xp.log(xp.where(x > 0, x, 1.0)),
+    ),
+    "student_t": lambda xp, sp, x, df, m, s: _student_t(xp, sp, (x - m) / s, df) - xp.log(s * 1.0),
+    "multivariate_normal": lambda xp, sp, x, m, c: _multivariate_normal(xp, x, m, c),
+}
+
+
+def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
+    """The log-density at x (log-mass for a countable family)."""
+    if family not in _LOG_DENSITY:
+        raise NesymmError(f"there is no density for {family} here")
+    return _LOG_DENSITY[family](xp, special(xp), x, *params)
+
+
+# P(X <= x), and P(X > x): near 0 the one is precise where 1 minus the other is not.
+_BELOW: dict[str, Callable[..., Array]] = {
+    "normal": lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),
+    "uniform": lambda xp, sp, x, a, b: xp.clip((x - a) / (b - a), 0.0, 1.0),
+    "exponential": lambda xp, sp, x, r: -xp.expm1(-r * xp.maximum(x, 0.0)),
+    "gamma": lambda xp, sp, x, a, r: sp.gammainc(a * 1.0, r * xp.maximum(x, 0.0)),
+    "beta": lambda xp, sp, x, a, b: sp.betainc(a * 1.0, b * 1.0, xp.clip(x, 0.0, 1.0)),
+    "poisson": lambda xp, sp, x, r: xp.where(
+        x >= 0, sp.gammaincc(xp.floor(xp.maximum(x, 0.0)) + 1.0, r * 1.0), 0.0
+    ),
+    "geometric": lambda xp, sp, x, p: xp.where(
+        x >= 0, 1 - (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 0.0
+    ),
+    "laplace": lambda xp, sp, x, m, s: _laplace(xp, (x - m) / s),
+    "lognormal": lambda xp, sp, x, m, s: xp.where(
+        x > 0, sp.ndtr((xp.log(xp.where(x > 0, x, 1.0)) - m) / s), 0.0
+    ),
+}
+_ABOVE: dict[str, Callable[..., Array]] = {
+    "normal": lambda xp, sp, x, m, s: sp.ndtr((m - x) / s),
+    "uniform": lambda xp, sp, x, a, b: xp.clip((b - x) / (b - a), 0.0, 1.0),
+    "exponential": lambda xp, sp, x, r: xp.exp(-r * xp.maximum(x, 0.0)),
+    "gamma": lambda xp, sp, x, a, r: sp.gammaincc(a * 1.0, r * xp.maximum(x, 0.0)),
+    "beta": lambda xp, sp, x, a, b: sp.betainc(b * 1.0, a * 1.0, 1 - xp.clip(x, 0.0, 1.0)),
+    "poisson": lambda xp, sp, x, r: xp.where(
+        x >= 0, sp.gammainc(xp.floor(xp.maximum(x, 0.0)) + 1.0, r * 1.0), 1.0
+    ),
+    "geometric": lambda xp, sp, x, p: xp.where(
+        x >= 0, (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 1.0
+    ),
+    "laplace": lambda xp, sp, x, m, s: _laplace(xp, (m - x) / s),
+    "lognormal": lambda xp, sp, x, m, s: xp.where(
+        x > 0, sp.ndtr((m - xp.log(xp.where(x > 0, x, 1.0))) / s), 1.0
+    ),
+}
+CLOSED_FORM = frozenset(_BELOW)
+
+
+def _laplace(xp: Any, z: Array) -> Array:
+    tail = 0.5 * xp.exp(-xp.abs(z))
+    return xp.where(z < 0, tail, 1 - tail)
+
+
+def interval_mass(
+    xp: Any, family: str, params: tuple, low: Array | None, high: Array | None
+) -> Array:
+    """P(low < X <= high); an end that is None is open."""
+    sp, below, above = special(xp), _BELOW[family], _ABOVE[family]
+    if low is None:
+        return 1.0 if high is None else below(xp, sp, high, *params)
+    if high is None:
+        return above(xp, sp, low, *params)
+    left = below(xp, sp, high, *params) - below(xp, sp, low, *params)
+    right = above(xp, sp, low, *params) - above(xp, sp, high, *params)
+    return xp.where(below(xp, sp, low, *params) < 0.5, left, right)

@@ -1,0 +1,98 @@
+"""Where the slopes of estimates come from.
+
+`surrogate` (the default) carries slopes in the weights: see `step`. The others are the
+paper's. They hold the weights fixed and multiply the slope of the log-probability of
+each particle's past, its score, by how good the particle is: `score` by its value,
+`rloo` by how much better it is than the others. `recursive_rloo` replaces the score of
+the whole past by that of the present state alone, itself estimated by RLOO over all
+particles of the step before (quadratic in their number).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nesymm.errors import NesymmError
+from nesymm.inference.arrays import stop_gradient
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.elimination.choices import BATCH, PARTICLE, TARGET
+from nesymm.inference.named import Named, apply, expand
+from nesymm.inference.questions import Question
+from nesymm.inference.solve import Problem
+from nesymm.inference.state import LANES, Settings, normalise, slope_of, slot_key
+from nesymm.ir.types import Real, Tensor
+
+ESTIMATORS = ("surrogate", "rloo", "recursive_rloo", "score")
+
+
+def average(
+    question: Question, probability: Named, log_weights: Any, scores: Any, settings: Settings
+) -> Any:
+    """The probability of a query, [batch, axes…], with the slope of the estimator."""
+    dims = (BATCH, *question.axes, PARTICLE)
+    sizes = tuple(a.size for a in question.axes)
+    shape = (settings.batch, *sizes, settings.particles)
+    values = jnp.broadcast_to(expand(jnp, probability, dims), shape)
+
+    def lined(x: Any) -> Any:
+        return x.reshape(settings.batch, *(1,) * len(sizes), settings.particles)
+
+    return expectation(values, lined(normalise(log_weights)), lined(scores), settings.estimator)
+
+
+def expectation(values: Any, weights: Any, scores: Any, estimator: str | None) -> Any:
+    """Σ w f along the last axis, with the slope that an estimator gives it."""
+    mean = jnp.sum(values * weights, axis=-1)
+    if estimator in (None, "surrogate"):
+        return mean
+    fixed = stop_gradient(weights)
+    f = stop_gradient(values)
+    n = values.shape[-1]
+    if estimator == "score":
+        coefficient = fixed * f
+    else:
+        if n < 2:
+            raise NesymmError("leave-one-out baselines need at least two particles")
+        better = f - jnp.sum(fixed * f, axis=-1, keepdims=True)
+        coefficient = fixed * better * (n / (n - 1))
+    direct = jnp.sum(fixed * values, axis=-1)
+    return direct + slope_of(jnp.sum(coefficient * scores, axis=-1))
+
+
+def marginal_scores(
+    problem: Problem, slots: dict[str, Named], scores: Named, settings: Settings
+) -> Named:
+    """Nothing, with the slope of the log-probability of each particle's present state.
+
+    p(x_i) is the mean over particles j of p(x_i | x_j); its slope in the particles
+    themselves is that of RLOO.
+    """
+    step = problem.plan.step
+    same = Named(jnp.asarray(True))
+    for name, target in slots.items():
+        slot_name, column = slot_key(name)
+        slot = step.slot(slot_name)
+        if column != "present" and isinstance(slot.fields[column], Real | Tensor):
+            kind = "a tensor" if isinstance(slot.fields[column], Tensor) else "a real number"
+            raise NesymmError(
+                f"recursive_rloo compares states, and {slot_name} is {kind}; use rloo"
+            )
+        expr = slot.present if column == "present" else slot.values[column]
+        goal = target.rename({PARTICLE: TARGET})
+        value = problem.low.value(expr)
+        if column != "present":
+            value = problem.low.recode(value, expr.type, slot.fields[column])
+        here = apply(jnp, jnp.equal, value, goal)
+        same = apply(jnp, jnp.logical_and, same, here)
+    n = settings.particles
+    shape = (settings.batch, n, n)
+    p = problem.probability(same, ())
+    table = jnp.broadcast_to(expand(jnp, p, (BATCH, PARTICLE, TARGET)), shape)
+    mean = jnp.mean(table, axis=1)
+    fixed = stop_gradient(table)
+    better = fixed - jnp.mean(fixed, axis=1, keepdims=True)
+    past = jnp.sum(better * scores.array[:, :, None], axis=1) / (n - 1)
+    safe = jnp.maximum(stop_gradient(mean), float(np.finfo(table.dtype).tiny))
+    return Named(slope_of((mean + past) / safe), LANES)

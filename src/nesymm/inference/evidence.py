@@ -1,0 +1,314 @@
+"""The observations of a step as factors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.elimination.choices import Choice
+from nesymm.inference.elimination.factors import Factor, alike, log_add, pick_at
+from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.plan import Folded, Plan, reads
+from nesymm.inference.state import saved
+from nesymm.inference.weights import density, masses, masses_apart
+from nesymm.inference.world import Moment, Tables, World, log_truth, outcome_codes
+from nesymm.ir.algebra import axis_value, conjuncts, not_
+from nesymm.ir.axes import at_place, places
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
+from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
+from nesymm.ir.types import Enum, Type, join
+from nesymm.language.program import At, AtLast, During, Now
+
+
+def active(moment: Moment, observation: ObservationDecl) -> Named | None:
+    """Where an observation is made at this step; None: for every sequence."""
+    time = moment.time
+    match observation.when:
+        case Now() | None:
+            return None
+        case At(index):
+            return Named(jnp.asarray(time == index))
+        case During(first, end):
+            inside = jnp.asarray(time >= first)
+            return Named(inside if end is None else inside & (time <= end))
+        case AtLast():
+            return apply(jnp, jnp.equal, Named(jnp.asarray(time)), moment.last)
+    raise TypeError(observation.when)
+
+
+def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
+    """Where an observation has a value at this step; None: everywhere."""
+    masks = [active(moment, observation)]
+    if observation.value is None:
+        if observation.name not in moment.seen:
+            return Named(jnp.asarray(False))
+        masks.append(moment.masks.get(observation.name))
+    result: Named | None = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else apply(jnp, jnp.logical_and, result, mask)
+    return result
+
+
+def told(low: Tables, moment: Moment, observation: ObservationDecl, i: int) -> tuple[Named, Type]:
+    """What an observation says, and its type."""
+    type_ = observation.column_type(i)
+    if observation.value is None:
+        return moment.seen[observation.name][i], type_
+    return low.value(observation.said(i)), type_
+
+
+def same(low: Tables, a: Named, a_type: Type, b: Named, b_type: Type) -> Named:
+    """Where two arrays hold the same value."""
+    if isinstance(a_type, Enum) and isinstance(b_type, Enum):
+        both = join(a_type, b_type)
+        assert both is not None
+        a, b = low.recode(a, a_type, both), low.recode(b, b_type, both)
+    return apply(jnp, jnp.equal, a, b)
+
+
+def never_made(moment: Moment, observation: ObservationDecl) -> bool:
+    return observation.value is None and observation.name not in moment.seen
+
+
+def evidence_factors(
+    low: Tables, plan: Plan, moment: Moment, folded: Mapping[str, Folded] = MappingProxyType({})
+) -> list[Named]:
+    """The log-likelihoods of all observations; the variables in `folded` are summed out."""
+    out: list[Named] = []
+    for observation in plan.step.observations:
+        if never_made(moment, observation):
+            continue
+        if observation.name in folded:
+            out.append(_summed(low, moment, observation, folded[observation.name]))
+        else:
+            out += _factors(low, plan, moment, observation)
+    return out
+
+
+def _summed(low: Tables, moment: Moment, observation: ObservationDecl, inside: Folded) -> Named:
+    """The likelihood of an observation, a variable that only it depends on summed out."""
+    said = Named(jnp.asarray(True))
+    if observation.value is None:
+        said = moment.seen[observation.name][0]
+    elif not observation.value:
+        said = Named(jnp.asarray(False))
+    fits = [saved(apply(jnp, jnp.equal, low.value(holds), said)) for holds in inside.holds]
+    priors = masses_apart(low, inside.variable)
+    logs = _sum_where(fits, priors, log_add, -jnp.inf)
+    plain = _sum_where(fits, [Named(p.plain, p.dims) for p in priors], jnp.add, 0.0)
+    if inside.variable.guard is not TRUE:
+        # Where it is not drawn it has its first outcome.
+        drawn = saved(low.value(inside.variable.guard))
+        sure = log_truth(fits[0], low.real)
+        logs = apply(jnp, jnp.where, drawn, logs, sure)
+        plain = apply(jnp, jnp.where, drawn, plain, Named(sure.plain, sure.dims))
+    dims = union([logs.dims, plain.dims])
+    factor = Factor(expand(jnp, logs, dims), dims, expand(jnp, plain, dims))
+    mask = seen(moment, observation)
+    return factor if mask is None else _masked(mask, factor)
+
+
+def _sum_where(
+    fits: list[Named], terms: Sequence[Named], both: Callable[[Any, Any], Any], nothing: float
+) -> Named:
+    """The sum of the terms that fit.
+
+    Which terms fit differs from particle to particle, what they are often does not: all sums
+    that there can be are formed first, and then picked, those that differ least before the rest.
+    """
+    pairs = sorted(zip(fits, terms, strict=True), key=lambda pair: -len(pair[0].dims))
+
+    def rest(i: int, total: Named | None) -> Named:
+        if i == len(pairs):
+            return Named(jnp.asarray(nothing, terms[0].array.dtype)) if total is None else total
+        fit, term = pairs[i]
+        more = term if total is None else apply(jnp, both, total, term)
+        return apply(jnp, jnp.where, fit, rest(i + 1, more), rest(i + 1, total))
+
+    return rest(0, None)
+
+
+def _masked(mask: Named, factor: Named) -> Named:
+    """A factor where it is told, and nothing elsewhere."""
+    logs = apply(jnp, lambda m, f: jnp.where(m, f, 0.0), mask, factor)
+    if not isinstance(factor, Factor):
+        return logs
+    plain = Named(factor.plain, factor.dims)
+    told = apply(jnp, lambda m, f: jnp.where(m, f, 1.0), mask, plain)
+    return Factor(logs.array, logs.dims, told.array)
+
+
+def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
+    mask = seen(moment, observation)
+
+    def told_only(factor: Named) -> Named:
+        return factor if mask is None else _masked(mask, factor)
+
+    if observation.axes and (plan.grounded or plan.split & reads(observation.expressions())):
+        # Elements that are told apart are observed one by one.
+        out = []
+        for position, key in enumerate(places(observation.axes)):
+            for factor in _single(low, plan, moment, observation, key):
+                out.append(_at_position(told_only(factor), observation.axes, position))
+        return out
+    return [told_only(f) for f in _single(low, plan, moment, observation, None)]
+
+
+def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
+    """One element of a factor along the axes that data have."""
+    for axis in reversed(axes):
+        index = position % axis.size
+        position //= axis.size
+        if axis in factor.dims:
+            here = {axis: Named(jnp.asarray(index))}
+            factor = alike(factor, lambda f, here=here: pick_at(jnp, f, here))  # type: ignore[misc]
+    return factor
+
+
+def _single(
+    low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl, key: tuple | None
+) -> list[Named]:
+    def here(expr: Expr) -> Expr:
+        return expr if key is None else at_place(expr, observation.axes, key)
+
+    if not observation.is_value:
+        holds = here(observation.holds)
+        if observation.value is None:
+            value = low.value(holds)
+            return [
+                log_truth(apply(jnp, jnp.equal, value, moment.seen[observation.name][0]), low.real)
+            ]
+        # A conjunction that is known to hold is one factor per conjunct.
+        parts = (
+            conjuncts(holds)
+            if observation.value
+            else tuple(not_(p) for p in (holds.args if holds.op == "or" else (holds,)))
+        )
+        return [log_truth(low.value(p), low.real) for p in parts] or [
+            Named(jnp.zeros((), low.real))
+        ]
+    total = Named(jnp.asarray(-jnp.inf, low.real))
+    for branch in reversed(observation.branches):
+        if branch.condition is FALSE:
+            continue
+        weight = Named(jnp.zeros((), low.real))
+        for i, expr in enumerate(branch.values):
+            said, type_ = told(low, moment, observation, i)
+            weight = apply(jnp, jnp.add, weight, _value_factor(low, plan, here(expr), said, type_))
+        condition = low.value(here(branch.condition))
+        total = apply(jnp, jnp.where, condition, weight, total)
+    return [total]
+
+
+def _value_factor(low: Tables, plan: Plan, value: Expr, said: Named, type_: Type) -> Named:
+    if value.op == "rv" and value.data in plan.variables:
+        variable = plan.variables[value.data]
+        if variable.finite and value.data in plan.emitted:
+            dim = Choice("rv", value.data, variable.axes, len(variable.outcomes))
+            table = masses(low, variable, dim, variable.guard, variable.params)
+            codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
+            match = same(low, codes, variable.type, said, type_)
+            position = reduce(jnp, lambda a, axis: jnp.argmax(a, axis[0]), match, [dim])
+            inside = reduce(jnp, jnp.any, match, [dim])
+            chosen = pick_at(jnp, table, {dim: position})
+            return apply(jnp, lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
+        if not variable.finite:
+            found = density(low, variable, said)
+            if picked_out(low, variable, value) is None:
+                return found
+            return low.at_keys(found, variable.axes, value, tuple(map(low.value, value.args)))
+    return log_truth(same(low, low.value(value), value.type, said, type_), low.real)
+
+
+def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | None:
+    """Where among the elements of a variable a reference to it points; None: everywhere."""
+    found: Named | None = None
+    for axis, key in zip(variable.axes, value.args, strict=True):
+        if key.op == "axis":
+            continue
+        here = same(low, low.value(axis_value(axis)), axis.type, low.value(key), key.type)
+        found = here if found is None else apply(jnp, jnp.logical_and, found, here)
+    return found
+
+
+class Told(World):
+    """A world in which an observed value is the value of the variable."""
+
+    def leaf(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        if expr.op == "observed":
+            return self._observed(low, expr, keys)
+        return super().leaf(low, expr, keys)
+
+    def _observed(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        """What a guide reads of the observations of this step."""
+        name, *_, column = expr.data
+        for observation in self.step.observations:
+            if (observation.name, observation.when, observation.value is None) == expr.data[:3]:
+                break
+        else:
+            return low.nothing(expr.type)
+        if column == "given":
+            mask = seen(self.moment, observation)
+            table = Named(jnp.asarray(True)) if mask is None else mask
+        elif name in self.moment.seen:
+            table = self.moment.seen[name][column]
+        else:
+            return low.nothing(expr.type)
+        return low.at_keys(table, observation.axes, expr, keys)
+
+    def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        name = expr.data
+        variable = self.variables.get(name)
+        if variable is None or variable.finite or name not in self.values:
+            return super()._variable(low, expr, keys)
+        return low.at_keys(self.known(low, name), variable.axes, expr, keys)
+
+    def known(self, low: Tables, name: str) -> Named:
+        """The values of a variable: what is observed, and else what was drawn."""
+        table = self.values[name]
+        if self.variables[name].finite:
+            return table
+        return given(low, self.moment, self.step, self.variables[name], table)
+
+
+def given(
+    low: Tables, moment: Moment, step: StepProgram, variable: RandomVariable, table: Named
+) -> Named:
+    """The values of a variable: what is observed of it, and else those of a table."""
+    for observation in step.observations:
+        if never_made(moment, observation):
+            continue
+        for branch in observation.branches:
+            for i, value in enumerate(branch.values):
+                if value.op != "rv" or value.data != variable.name:
+                    continue
+                here = low.value(branch.condition)
+                for mask in (seen(moment, observation), picked_out(low, variable, value)):
+                    if mask is not None:
+                        here = apply(jnp, jnp.logical_and, here, mask)
+                said, type_ = told(low, moment, observation, i)
+                said = low.recode(said, type_, variable.type)
+                told_here = apply(jnp, jnp.where, here, said, table)
+                # Data have an axis for a plate of one element, which a variable has not.
+                alone = {
+                    d: Named(jnp.asarray(0))
+                    for d in told_here.dims
+                    if isinstance(d, Axis) and d not in variable.axes
+                }
+                table = pick_at(jnp, told_here, alone)
+    return table
+
+
+__all__ = [
+    "Told",
+    "active",
+    "evidence_factors",
+    "given",
+    "never_made",
+    "picked_out",
+    "seen",
+    "told",
+]

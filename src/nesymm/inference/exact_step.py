@@ -1,0 +1,444 @@
+"""One step of exact inference: from the belief over the state before it to that after it.
+
+Everything finite is summed out by `summation`: for the evidence and the next state together,
+and once more for each query. Elements of plates are told apart throughout.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from nesymm.errors import NesymmError
+from nesymm.inference.arrays import stop_gradient
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.elimination.beliefs import merge, partition, regroup
+from nesymm.inference.elimination.choices import BATCH, Choice, choices
+from nesymm.inference.elimination.factors import (
+    add,
+    components,
+    draw,
+    eliminate,
+    logsumexp,
+    pick_at,
+)
+from nesymm.inference.elimination.summation import (
+    Target,
+    point,
+    product_along_axes,
+    searched_order,
+    sum_out,
+)
+from nesymm.inference.estimators import average
+from nesymm.inference.evidence import Told
+from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.plan import (
+    Plan,
+)
+from nesymm.inference.questions import Question
+from nesymm.inference.solve import Problem, defined, definitions, position_in, truth
+from nesymm.inference.state import (
+    LANES,
+    Outcome,
+    Settings,
+    State,
+    normalise,
+    slot_key,
+    subtract,
+    wide,
+)
+from nesymm.inference.step import ParticleStep, place_of
+from nesymm.inference.weights import masses
+from nesymm.inference.world import Binding, Moment, Tables, log_truth
+from nesymm.ir.axes import at_place, places
+from nesymm.ir.expr import Expr, postorder
+from nesymm.ir.step import Param, RandomVariable
+
+if TYPE_CHECKING:
+    from nesymm.inference.forward import ExactFilter
+
+
+class ExactStep(ParticleStep):
+    """One step of the exact forward pass."""
+
+    def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
+        super().__init__(plan, settings, engine.phases.kept, engine.questions)
+        self.engine = engine
+        self.room = replace(engine.room(settings.batch), bytes=settings.naming.most)
+
+    def __call__(
+        self,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        ask: tuple[Question, ...],
+        final: bool = True,
+        last: bool = False,
+    ) -> Outcome:
+        """`last`: nothing follows, so that no belief over a next state is needed."""
+        settings = self.settings
+        slots = {slot_key(k): v for k, v in state.slots.items()}
+        values = self._draw_ahead(state, slots, moment, binding, key)
+        low = self._tables(slots, values, moment, binding, known=state.known)
+        problem = self._problem(low, state.beliefs, moment)
+        before = state.log_weights
+        gain, beliefs, known = self._forward(low, problem, last)
+        for part in self._drawn_ahead(low):
+            gain = apply(jnp, jnp.add, gain, part)
+        for part in problem.proposed():
+            gain = apply(jnp, subtract, gain, part)
+        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        log_weights = wide(apply(jnp, jnp.add, before, gain), settings).array
+        total = logsumexp(jnp, log_weights, -1)
+        weights = normalise(log_weights)
+        answers = {
+            q.key: average(q, problem.answer(q), log_weights, before.array, settings) for q in ask
+        }
+        mean = stop_gradient(total) - jnp.log(1.0 * settings.particles)
+        after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
+        statics = {n: self._known_static(low, n) for n in values if n in self.kept}
+        carried = self._next_carried(low)
+        return Outcome(
+            State(carried, statics, beliefs, Named(after, LANES), state.scores, known),
+            total - jnp.log(1.0 * settings.particles),
+            1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
+            jnp.zeros(settings.batch, bool),
+            answers,
+            self._possible_flags(low, problem),
+            ~jnp.isfinite(total),
+            {n: v for n, v in values.items()} if settings.record else {},
+        )
+
+    def _tables(
+        self,
+        slots: dict[Any, Named],
+        values: dict[str, Named],
+        moment: Moment,
+        binding: Binding,
+        concrete: bool = False,
+        draw: Any = None,
+        known: Mapping[str, Named] | None = None,
+    ) -> Tables:
+        plan = self.plan
+        first = plan is self.engine.first
+        world = Told(
+            plan.step,
+            moment,
+            binding,
+            slots,
+            dict(values),
+            frozenset() if draw else plan.enumerated,
+            plan.split,
+            draw,
+            plan.variables,
+            {} if first else self.engine.domains,
+            known or {},
+        )
+        shared, naming = self.engine.shared[first], self.settings.naming
+        return Tables(world, self.settings.real, self.room, shared, naming)
+
+    def _known_static(self, low: Tables, name: str) -> Named:
+        value = low.world.known(low, name)
+        if choices(value.dims):
+            raise NesymmError(
+                f"{name} is observed only in some worlds, and later steps read it: the state has "
+                "no exact belief; use particles"
+            )
+        return value
+
+    def _masses(self, low: Tables, variable: RandomVariable) -> list[Named]:
+        """One table per element: any of them may come to depend on another."""
+        if not variable.axes or any(n.op in ("rv", "slot") for n in postorder(_all(variable))):
+            return [
+                masses(
+                    low,
+                    variable,
+                    Choice("rv", variable.name, key, len(variable.outcomes)),
+                    guard,
+                    params,
+                )
+                for key, guard, params in elements_of(variable)
+            ]
+        dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+        whole = masses(low, variable, dim, variable.guard, variable.params)
+        return [self._element(whole, dim, variable, key) for key in places(variable.axes)]
+
+    def _tilts(self, low: Tables, moment: Moment) -> list[Named]:
+        """Bonuses for queries: nothing, whose gradient tells how likely the query is."""
+        out = []
+        for question in self.questions:
+            if question.key not in moment.tilts:
+                continue
+            query = self.plan.step.queries[question.number]
+            tilt = Named(moment.tilts[question.key], (BATCH, *question.axes))
+            for key in places(query.axes):
+                condition = low.value(at_place(question.condition(query), query.axes, key))
+                here = {
+                    a: Named(jnp.asarray(place_of(a, k)))
+                    for a, k in zip(query.axes, key, strict=True)
+                }
+                bonus = pick_at(jnp, tilt, here)
+                out.append(apply(jnp, lambda c, x: jnp.where(c, x, 0.0), condition, bonus))
+        return out
+
+    # ------------------------------------------------------------ previous to next
+
+    def _forward(
+        self, low: Tables, problem: Problem, last: bool
+    ) -> tuple[Named, list[Named], dict[str, Named]]:
+        """The log-probability of the evidence, and the belief over the next state: log-tables
+        of what is uncertain, and the positions of what is not."""
+        targets, known = ([], {}) if last else self._targets(low)
+        factors = [*problem.prior, *problem.tied, *problem.evidence]
+        more, inner = defined(low, [*factors, *(t.index for t in targets)])
+        factors += more
+        keep = frozenset(
+            d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs and not last
+        )
+        total, rest = sum_out(factors, targets, keep, self.room, self.engine.sum, inner)
+        if not rest:
+            return total, [], known
+        parts = [Named(f.array, tuple(map(_as_slot, f.dims))) for f in rest]
+        if self.engine.partition is None:
+            return *self._normalised(total, parts), known
+        joined = []
+        for members in components(parts):
+            together = [parts[i] for i in members]
+            self.room.refuse(union(f.dims for f in together))
+            joined.append(add(jnp, together))
+        merged = merge(self.engine.partition, partition(joined))
+        joined = regroup(joined, merged, self.room)
+        total, beliefs = self._normalised(total, joined)
+        return total, sorted(beliefs, key=lambda b: sorted(map(repr, choices(b.dims)))), known
+
+    def _normalised(self, total: Named, parts: list[Named]) -> tuple[Named, list[Named]]:
+        """Log-tables whose product sums to one, and the total with what they summed to."""
+        out = []
+        for members in components(parts):
+            first, *others = (parts[i] for i in members)
+            norm, _ = sum_out([first, *others], (), frozenset(), self.room, self.engine.sum)
+            total = apply(jnp, jnp.add, total, norm)
+            first = apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), first, norm)
+            out += [first, *others]
+        return total, out
+
+    # ------------------------------------------------------------ next to previous
+
+    def smooth(
+        self,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        ask: tuple[Question, ...],
+        after: list[Named],
+    ) -> tuple[dict[str, Named], list[Named]]:
+        """The probabilities of queries given all evidence, and the likelihood of the evidence
+        from this step on, as log-tables over the state before it. `after` is that likelihood of
+        the steps that follow, over the state after this one."""
+        slots = {slot_key(k): v for k, v in state.slots.items()}
+        low = self._tables(slots, {}, moment, binding, known=state.known)
+        problem = self._problem(low, [], moment)
+        later = [Named(f.array, tuple(map(_as_next, f.dims))) for f in after]
+        mentioned = {d for f in later for d in choices(f.dims)}
+        later += [point(Target(d, i)) for d, i in self._fields(low) if d in mentioned]
+        problem = replace(problem, evidence=[*problem.evidence, *later])
+        known = replace(problem, prior=[*problem.prior, *state.beliefs])
+        answers = {q.key: known.answer(q) for q in ask}
+        factors = [*problem.prior, *problem.evidence]
+        more, inner = defined(low, factors)
+        factors += more
+        keep = frozenset(
+            d
+            for f in (*factors, *(t.index for t in inner))
+            for d in choices(f.dims)
+            if d.kind == "slot" or (d.name in self.plan.beliefs and self.plan is self.engine.later)
+        )
+        _, rest = sum_out(factors, (), keep, self.room, inner=inner)
+        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+        before = []
+        for factor in rest:
+            # Only ratios matter, and logarithms should stay small.
+            scaled = Named(factor.array - _largest(factor), factor.dims)
+            before.append(apply(jnp, lambda a, x: jnp.where(a, x, 0.0), alive, scaled))
+        return answers, before
+
+    def backward(
+        self,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        after: Mapping[Choice, Named],
+        key: Any,
+        lanes: Settings,
+        rows: Named | None = None,
+    ) -> dict[Choice, Named]:
+        """The choices of this step and of the state before it, given the state after it.
+
+        They are drawn from their exact posterior or, in a filter for the best, are the best.
+        With `rows`, trajectory i has the state `rows[i]` of those in `after`.
+        """
+        slots = {slot_key(k): v for k, v in state.slots.items()}
+        low = self._tables(slots, {}, moment, binding, known=state.known)
+        problem = self._problem(low, state.beliefs, moment)
+        factors = [*problem.prior, *problem.evidence]
+        for target in self._targets(low)[0]:
+            goal = after[_as_slot(target.new)]
+            factors.append(log_truth(apply(jnp, jnp.equal, target.index, goal), low.real))
+        for dim in {d for f in factors for d in choices(f.dims) if d in after}:
+            if dim.name in self.plan.beliefs:
+                here = Named(jnp.arange(dim.size), (dim,))
+                factors.append(log_truth(apply(jnp, jnp.equal, here, after[dim]), low.real))
+        factors += definitions(low, factors)
+        return draw_all([product_along_axes(f) for f in factors], key, lanes, self.engine, rows)
+
+    def _targets(self, low: Tables) -> tuple[list[Target], dict[str, Named]]:
+        """The fields of the next state: those that depend on choices, and the positions of the
+        others."""
+        targets: list[Target] = []
+        known: dict[str, Named] = {}
+        for dim, index in self._fields(low):
+            name = repr(_as_slot(dim))
+            uncertain = self.engine.uncertain
+            if choices(index.dims) or (uncertain is not None and name in uncertain):
+                targets.append(Target(dim, index))
+            else:
+                known[name] = index
+        return targets, known
+
+    def _fields(self, low: Tables) -> Iterator[tuple[Choice, Named]]:
+        """Per field of the next state, its choice and the position of its value."""
+        domains = self.engine.domains
+        for slot in self.plan.step.slots:
+            for key in places(slot.axes):
+                present = at_place(slot.present, slot.axes, key)
+                there = None if slot.name in self.plan.always else low.value(present)
+                if (slot.name, "present") in domains:
+                    assert there is not None
+                    new = Choice("next", (slot.name, "present"), key, 2)
+                    yield new, Named(there.array.astype(jnp.int32), there.dims)
+                for i, value in enumerate(slot.values):
+                    if (slot.name, i) not in domains:
+                        continue
+                    type_ = self.engine.types[slot.name, i]
+                    index = position_in(low, at_place(value, slot.axes, key), type_)
+                    if there is not None:
+                        index = apply(jnp, lambda h, x: jnp.where(h, x, 0), there, index)
+                    yield Choice("next", (slot.name, i), key, len(domains[slot.name, i])), index
+
+    def _next_carried(self, low: Tables) -> dict[str, Named]:
+        out: dict[str, Named] = {}
+        for slot in self.plan.step.slots:
+            if (slot.name, "present") in self.engine.domains or any(
+                (slot.name, i) in self.engine.domains for i in range(len(slot.values))
+            ):
+                continue
+            if slot.name not in self.plan.always:
+                out[f"{slot.name}.present"] = low.value(slot.present)
+            for i, value in enumerate(slot.values):
+                out[f"{slot.name}.{i}"] = low.recode(low.value(value), value.type, slot.fields[i])
+        return out
+
+    def _possible_flags(self, low: Tables, problem: Problem) -> Any:
+        """Flags that are raised with positive probability."""
+        out = []
+        for number, flag in enumerate(self.plan.step.flags):
+            raising = truth(low, flag.condition, Choice("answer", ("flag", number), (), 2))
+            if choices(raising.index.dims):
+                joint = problem.marginal([raising])
+                raised = Named(joint.array[1] > 0, joint.dims[1:])
+            else:
+                raised = Named(raising.index.array > 0, raising.index.dims)
+            array = jnp.broadcast_to(expand(jnp, raised, LANES), self.settings.shape(LANES))
+            out.append(jnp.any(array, -1))
+        return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
+
+
+def grounded_roots(plan: Plan) -> list[Expr]:
+    """All expressions that a step evaluates, element by element."""
+    roots: list[Expr] = [f.condition for f in plan.step.flags]
+    for variable in plan.variables.values():
+        for _, guard, params in elements_of(variable):
+            roots += [guard, *(e for p in params for e in (p if isinstance(p, tuple) else (p,)))]
+    owners: list[Any] = [*plan.step.observations, *plan.step.queries, *plan.step.slots]
+    for owner in owners:
+        for key in places(owner.axes):
+            roots += [at_place(e, owner.axes, key) for e in owner.expressions()]
+    return roots
+
+
+def shared_nodes(roots: list[Expr]) -> frozenset[int]:
+    """The conditions and values that more than one other expression reads."""
+    readers: Counter[int] = Counter(id(root) for root in roots)
+    nodes = list(postorder(roots))
+    for node in nodes:
+        readers.update(id(arg) for arg in node.args)
+    return frozenset(id(n) for n in nodes if n.args and readers[id(n)] > 1)
+
+
+def draw_all(
+    factors: list[Named],
+    key: Any,
+    lanes: Settings,
+    engine: ExactFilter,
+    rows: Named | None = None,
+) -> dict[Choice, Named]:
+    """All choices that factors mention, jointly: drawn, or the best."""
+    out: dict[Choice, Named] = {}
+    for number, group in enumerate(components(factors)):
+        inside = [factors[i] for i in group]
+        eliminated = eliminate(
+            jnp,
+            inside,
+            sum_=engine.sum,
+            room=engine.room(lanes.batch),
+            order=searched_order(inside),
+        )
+        known = isinstance(key, np.random.Generator)
+        here = key if known else jax.random.fold_in(key, number)
+        out |= draw(jax, here, eliminated, lanes.shape, rows, LANES, engine.best)
+    return out
+
+
+def _largest(factor: Named) -> Any:
+    """The largest number of a log-table, per sequence."""
+    dims = choices(factor.dims)
+    top = reduce(jnp, jnp.max, factor, dims)
+    array = jnp.where(jnp.isfinite(top.array), top.array, 0.0)
+    return expand(jnp, Named(array, top.dims), factor.dims)
+
+
+def _as_next(dim: Any) -> Any:
+    return replace(dim, kind="next") if isinstance(dim, Choice) and dim.kind == "slot" else dim
+
+
+def _as_slot(dim: Any) -> Any:
+    return replace(dim, kind="slot") if isinstance(dim, Choice) and dim.kind == "next" else dim
+
+
+def _all(variable: RandomVariable) -> list[Expr]:
+    return list(variable.expressions())
+
+
+def elements_of(
+    variable: RandomVariable,
+) -> Iterator[tuple[tuple, Expr, tuple[Param, ...]]]:
+    """The elements of a variable: key, guard and parameters of each."""
+    for key in places(variable.axes):
+
+        def here(expr: Expr, key: tuple = key) -> Expr:
+            return at_place(expr, variable.axes, key)
+
+        params = tuple(
+            tuple(map(here, p)) if isinstance(p, tuple) else here(p) for p in variable.params
+        )
+        yield key, here(variable.guard), params
+
+
+__all__ = ["ExactStep", "draw_all", "grounded_roots", "shared_nodes"]

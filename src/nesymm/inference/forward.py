@@ -1,0 +1,330 @@
+"""Exact inference over time: the belief over all states, step by step.
+
+The belief is a product of tables over the fields of the state; fields that share no
+cause stay in separate tables. A step multiplies the tables with the priors of the step's
+variables and its evidence, and moves the mass from previous to next fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from nesymm.errors import NesymmError
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.binding import bind, everything
+from nesymm.inference.elimination.beliefs import Partition, maximum, merge, partition, regroup
+from nesymm.inference.elimination.choices import Choice
+from nesymm.inference.elimination.factors import (
+    MAX_BYTES,
+    MAX_CELLS,
+    Room,
+    by_some_naming,
+    logsumexp,
+)
+from nesymm.inference.elimination.summation import Target, point
+from nesymm.inference.exact_step import ExactStep, grounded_roots, shared_nodes
+from nesymm.inference.loop import settle
+from nesymm.inference.methods import ExactForward
+from nesymm.inference.named import Named
+from nesymm.inference.plan import (
+    Folded,
+    Plan,
+    emitted_variables,
+    make_plan,
+    reads,
+    tested_variables,
+)
+from nesymm.inference.questions import questions
+from nesymm.inference.state import (
+    LANES,
+    Outcome,
+    Settings,
+    State,
+    slot_key,
+)
+from nesymm.inference.world import Binding, Moment, call_network, lift_key
+from nesymm.ir.axes import places
+from nesymm.ir.expr import Expr, leaves, postorder
+from nesymm.ir.passes.bounds import Field, field_domain, field_types
+from nesymm.ir.passes.phases import phases, use_observed, without_latches
+from nesymm.ir.passes.plates import unroll
+from nesymm.ir.step import StepProgram
+from nesymm.language.program import At
+
+
+class ExactFilter:
+    """The exact forward pass over a batch of sequences.
+
+    With `best` it follows, in place of the sum over all pasts, the most probable one. Without
+    `latches` the state does not remember the answers to queries about a fixed step.
+    """
+
+    def __init__(
+        self,
+        step: StepProgram,
+        method: ExactForward,
+        given: frozenset[str],
+        real: Any,
+        steps: int,
+        limit: int = MAX_CELLS,
+        best: bool = False,
+        latches: bool = True,
+    ):
+        self.best = best
+        self.method = method
+        self.real = real
+        self.limit = limit
+        both = use_observed(phases(step, given), given)
+        if not latches:
+            both = without_latches(both)
+        self.phases = both
+        infinite = {
+            v.name
+            for p in both
+            for v in p.variables
+            if not v.finite and v.name not in emitted_variables(p, both.kept)
+        }
+        later = {v.name for v in both.later.variables}
+        for program in both:
+            for variable in program.variables:
+                if variable.name in infinite and not variable.static:
+                    when = "anew at every step" if variable.name in later else "at step 0"
+                    raise NesymmError(
+                        f"{variable.name} is {variable.family} and drawn {when}: the state has no "
+                        "exact belief; use particles"
+                    )
+        self.draws = method.draws if infinite else 1
+        carried = _carried(both, infinite)
+        self.types = field_types(both, steps)
+        self.domains: dict[Field, tuple] = {}
+        for slot in both.later.slots:
+            if slot.name in carried:
+                continue
+            if slot.name not in both.always:
+                self.domains[slot.name, "present"] = (False, True)
+            for i in range(len(slot.fields)):
+                name = f"{slot.name} (value {i + 1})" if len(slot.fields) > 1 else slot.name
+                self.domains[slot.name, i] = field_domain(name, self.types[slot.name, i])
+        finite = frozenset(v.name for p in both for v in p.variables if v.finite)
+        self.beliefs = frozenset(n for n in both.kept if both.statics[n].finite)
+        tested = tested_variables(both)
+        self.slot_names = {f"slot {s}" for s, _ in self.domains}
+        self.plans = tuple(
+            self._split(
+                make_plan(p, both.statics, finite, self.beliefs, tested, both.always, both.kept)
+            )
+            for p in both
+        )
+        self.first, self.later = self.plans
+        # In a compiled loop all steps look alike: which tables there are, and over which fields.
+        self.partition: Partition | None = None
+        self.uncertain: frozenset[str] | None = None
+        self.questions = questions(both, steps)
+        # What was true at a fixed step is asked going back, where it is not carried along.
+        self.asked_back = tuple(
+            q for q in self.questions if not latches and isinstance(q.query.when, At)
+        )
+        self._kept_alive = [grounded_roots(plan) for plan in self.plans]
+        self.shared = {
+            plan is self.first: shared_nodes(roots)
+            for plan, roots in zip(self.plans, self._kept_alive, strict=True)
+        }
+
+    def _split(self, plan: Plan) -> Plan:
+        """Elements are told apart throughout: any of them may come to depend on another."""
+        names = set(plan.enumerated | self.slot_names)
+
+        def read(expr: Expr) -> Expr:
+            # A table has no axes: what is named stands in no plate.
+            return unroll(expr, names, anyhow=True)
+
+        variables = {n: v.map(read) for n, v in plan.variables.items()}
+        return replace(
+            plan,
+            step=plan.step.map(read),
+            variables=variables,
+            solved=tuple(variables[v.name] for v in plan.solved),
+            ahead=tuple(variables[v.name] for v in plan.ahead),
+            fresh=tuple(variables[v.name] for v in plan.fresh),
+            folded={
+                n: Folded(variables[f.variable.name], tuple(map(read, f.holds)))
+                for n, f in plan.folded.items()
+            },
+            split=frozenset(n for n in plan.enumerated if plan.variables[n].axes),
+            grounded=True,
+        )
+
+    @property
+    def sum(self) -> Any:
+        return maximum if self.best else logsumexp
+
+    # ------------------------------------------------------------ the interface of a filter
+
+    # Its steps may be taken one by one, each with tables of its own.
+    stepwise = True
+    # Whether a circuit stands in for the tables.
+    by_circuit = False
+
+    def forget(self) -> None:
+        """Let every step have the tables that it needs."""
+        self.partition = self.uncertain = None
+
+    def settings(self, batch: int, estimator: str | None = None, record: bool = False) -> Settings:
+        # Slopes are exact: there is nothing to estimate.
+        exact = "surrogate" if estimator is not None else None
+        return Settings(batch, self.draws, self.real, None, 0.0, False, exact, record)
+
+    def bind(self, parameters: Any, networks: Any, calls: int) -> Binding:
+        return bind((self.first, self.later), parameters, networks, 1 << 20)
+
+    def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
+        """Evaluate the networks that see nothing but enumerated and static things: a decoder
+        that draws a frame for each place is called once for each, however long the sequence."""
+        low = ExactStep(self.later, settings, self)._tables(
+            {slot_key(k): v for k, v in state.slots.items()}, state.statics, moment, binding
+        )
+        fixed = {s for s, _ in self.domains} | set(state.statics) | self.later.enumerated
+        known: dict[tuple, Named] = {}
+        for call in leaves(everything(self.later), "neural"):
+            key = (call.data[0], call.args)
+            if key in known or lift_key(call) in binding.lifted:
+                continue
+            if _is_steady(call, fixed):
+                args = tuple(low.value(a) for a in call.args)
+                known[key] = call_network(binding.networks, call.data[0], args)
+        return replace(binding, steady=known)
+
+    def step(
+        self,
+        settings: Settings,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        at_first: bool,
+        everything: bool,
+        final: bool = True,
+        last: bool = False,
+    ) -> Outcome:
+        plan = self.first if at_first else self.later
+        ask = tuple(
+            q
+            for q in self.questions
+            if (everything or q.at_every_step) and q not in self.asked_back
+        )
+        return self._solved(
+            plan, settings, lambda s: s(state, moment, binding, key, ask, final, last)
+        )
+
+    def smooth(
+        self, plan: Plan, settings: Settings, *args: Any
+    ) -> tuple[dict[str, Named], list[Named]]:
+        """Going back from step to step: see `ExactStep.smooth`."""
+        return self._solved(plan, settings, lambda s: s.smooth(*args))
+
+    def backward(self, plan: Plan, settings: Settings, *args: Any) -> dict[Choice, Named]:
+        """Drawing from step to step, going back: see `ExactStep.backward`."""
+        return self._solved(plan, settings, lambda s: s.backward(*args))
+
+    def _solved(self, plan: Plan, settings: Settings, solve: Callable[[ExactStep], Any]) -> Any:
+        with np.errstate(all="ignore"):
+            return by_some_naming(
+                lambda naming: solve(ExactStep(plan, replace(settings, naming=naming), self))
+            )
+
+    def room(self, batch: int) -> Room:
+        """How large the tables of so many sequences may be."""
+        advice = (
+            "give them fewer values, take fewer sequences at once, or use particles "
+            "(--method rao-blackwellised)"
+        )
+        itemsize = jnp.dtype(self.real).itemsize
+        return Room(self.limit, MAX_BYTES, batch, self.draws, itemsize, advice)
+
+    def settle(self, function: Callable[[State], State], state: State) -> State:
+        """Join the tables that will have to be joined, so that all steps look alike."""
+        room = self.room(state.log_weights.array.shape[0])
+        self.partition = merge(partition(state.beliefs), ())
+        self.uncertain = frozenset()
+        while True:
+            state = self._uncertain(state)
+            state = replace(state, beliefs=regroup(state.beliefs, self.partition, room))
+            # A function of its own each time: JAX would remember what it looked like before.
+            after = jax.eval_shape(lambda s: function(s), state)
+            # What is known at some steps only is a belief at all of them.
+            uncertain = self.uncertain | (set(state.known) ^ set(after.known))
+            merged = merge(self.partition, partition(after.beliefs))
+            if merged == self.partition and uncertain == self.uncertain:
+                return settle(lambda s: function(s), state)
+            self.partition, self.uncertain = merged, frozenset(uncertain)
+
+    def _uncertain(self, state: State) -> State:
+        """Fields that are known now and will not be later, as beliefs."""
+        assert self.uncertain is not None
+        known = dict(state.known)
+        beliefs = list(state.beliefs)
+        for dim in self.fields():
+            if repr(dim) in known and repr(dim) in self.uncertain:
+                index = known.pop(repr(dim))
+                table = point(Target(dim, index))
+                beliefs.append(Named(table.array.astype(self.real), table.dims))
+        return replace(state, known=known, beliefs=beliefs)
+
+    def fields(self) -> Iterator[Choice]:
+        """The finite fields of the state."""
+        for slot in self.later.step.slots:
+            for key in places(slot.axes):
+                for column in ("present", *range(len(slot.values))):
+                    values = self.domains.get((slot.name, column))
+                    if values is not None:
+                        yield Choice("slot", (slot.name, column), key, len(values))
+
+    def dims_by_name(self) -> dict[str, Any]:
+        """The dimensions that arrays of a state may have, by what they are called in files."""
+        found: list[Any] = [*LANES, *self.fields()]
+        found += [a for s in self.later.step.slots for a in s.axes]
+        for name in self.phases.kept:
+            variable = self.later.variables[name]
+            found += variable.axes
+            if variable.finite:
+                size = len(variable.outcomes)
+                found += [Choice("rv", name, key, size) for key in places(variable.axes)]
+        return {repr(d): d for d in found}
+
+
+def _is_steady(call: Expr, fixed: set[str]) -> bool:
+    """Whether a network sees only things in `fixed`."""
+    for node in postorder(list(call.args)):
+        if node.op in ("time", "input", "given", "observed", "neural", "lfp"):
+            return False
+        if node.op == "slot" and node.data[0] not in fixed:
+            return False
+        if node.op == "rv" and node.data not in fixed:
+            return False
+    return bool(call.args)
+
+
+def _carried(both: Any, infinite: set[str]) -> set[str]:
+    """Slots that depend on inputs and on drawn static variables only."""
+    names = {s.name for s in both.later.slots}
+    while True:
+        kept = set()
+        for name in names:
+            exprs = []
+            for program in both:
+                slot = program.slot(name)
+                exprs += slot.expressions()
+            inside = [n.data[0] for n in postorder(exprs) if n.op == "slot"]
+            if set(inside) <= names and reads(exprs) <= infinite:
+                kept.add(name)
+        if kept == names:
+            return names
+        names = kept
+
+
+__all__ = ["ExactFilter"]

@@ -1,0 +1,327 @@
+"""Generation: whole trajectories from the posterior, with everything that happens along them.
+
+Inference draws the state and the random variables given all evidence, also that of later
+steps. What it leaves out has no influence on the evidence: values that could have been
+observed but were not given, and answers to queries. Here each step is run once more with
+what was drawn, and these are filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nesymm.errors import NesymmError
+from nesymm.inference.data import Sequences, prepare
+from nesymm.inference.evidence import Told, given, seen, told
+from nesymm.inference.filter import Filter
+from nesymm.inference.loop import moment_of, past_tensors, to_arrays
+from nesymm.inference.methods import Bootstrap
+from nesymm.inference.named import Named, apply, expand
+from nesymm.inference.particles import ParticleFilter
+from nesymm.inference.questions import Question
+from nesymm.inference.sampling import Draws, undrawn
+from nesymm.inference.state import LANES
+from nesymm.inference.static.montecarlo import make_distribution
+from nesymm.inference.step import ParticleStep
+from nesymm.inference.trajectories import Trajectories
+from nesymm.inference.weights import draw_infinite, family_params
+from nesymm.inference.world import Binding, Moment, Tables, World
+from nesymm.ir.expr import TRUE, Axis, Expr
+from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
+from nesymm.ir.types import Tensor
+from nesymm.language.program import At
+
+if TYPE_CHECKING:
+    from nesymm.model import Model
+
+
+def generate(
+    model: Model,
+    filter_: Filter,
+    data: Mapping[str, Any] | None,
+    count: int,
+    horizon: int | None,
+    length: Any,
+    seed: int,
+) -> Trajectories:
+    """Draw `count` trajectories of each sequence, given all that `data` and program say."""
+    if not isinstance(count, int | np.integer) or count < 1:
+        raise NesymmError(f"count: expected at least 1, received {count}")
+    data = data or {}
+    sequences = prepare(model.step, data, horizon, length)
+    drawn = filter_.trajectories(
+        data,
+        count,
+        parameters=model.parameters,
+        networks=model.networks,
+        horizon=horizon,
+        length=length,
+        seed=seed,
+    )
+    replay = _replay(filter_, sequences, count)
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    values, observed, asked = replay(model, sequences, drawn, key)
+    variables = {**drawn.variables, **values}
+    whole = replace(drawn, variables=variables, undrawn=undrawn(replay.engine.phases))
+    return Trajectories(model, whole, data, observed, asked)
+
+
+def _replay(filter_: Filter, sequences: Sequences, count: int) -> _Replay:
+    """One for all data of the same form: what it compiles is kept."""
+    real = jnp.zeros(()).dtype
+    shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), count)
+    form = ("replay", sequences.complete, sequences.observed, real, *shape)
+    return filter_.kept(
+        form, lambda: _Replay(filter_.program(sequences.steps), sequences, count, real)
+    )
+
+
+class _Replay:
+    """Runs all steps again with what was drawn, trajectories in the place of particles."""
+
+    def __init__(self, step: StepProgram, form: Sequences, count: int, real: Any):
+        self.form = form  # of its numbers, none is used
+        self.engine = ParticleFilter(
+            step, Bootstrap(particles=count), form.complete, real, form.steps
+        )
+        self.settings = self.engine.settings(form.batch)
+        self.count = count
+
+    def __call__(
+        self, model: Model, sequences: Sequences, drawn: Draws, key: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
+        arrays = to_arrays(sequences)
+        whole = jax.tree.map(jnp.asarray, arrays)  # moved to the device once, not at each step
+        networks = dict(model.networks)
+        statics: dict[str, Any] = {}
+        steps = []
+        for time in range(sequences.steps):
+            slices = jax.tree.map(lambda x, t=time: x[t], arrays["timed"])
+            before = [a[:, :, time - 1] for a in drawn.fields.values()] if time else []
+            now = {n: v[:, :, time] for n, v in drawn.variables.items()} | statics
+            run = self.first if time == 0 else self.later
+            here = jax.random.fold_in(key, time)
+            # A number of Python's would be compiled in, and every step compiled anew.
+            index = jnp.asarray(time)
+            bound = (model.parameters, networks)
+            found = run(bound, whole, slices, tuple(drawn.fields), before, now, index, here)
+            steps.append(jax.tree.map(np.asarray, found))
+            statics |= {n: v for n, v in found[0].items() if n in self.engine.phases.statics}
+        values, observed, asked = (_stack([s[i] for s in steps]) for i in range(3))
+        static = {o.name for o in self.engine.phases.first.observations if o.when is None}
+        observed = {n: a[:, :, 0] if n in static else a for n, a in observed.items()}
+        return values, observed, self._answers(asked, sequences.last)
+
+    @property
+    def first(self) -> Any:
+        return self._compiled("_first", True)
+
+    @property
+    def later(self) -> Any:
+        return self._compiled("_later", False)
+
+    def _compiled(self, name: str, at_first: bool) -> Any:
+        if name not in self.__dict__:
+            self.__dict__[name] = eqx.filter_jit(lambda *a: self._step(at_first, *a))
+        return self.__dict__[name]
+
+    def _answers(self, asked: dict[str, np.ndarray], last: np.ndarray) -> dict[str, np.ndarray]:
+        """Queries by the names of their groundings; those about one step at the end only."""
+        out: dict[str, np.ndarray] = {}
+        batch = np.arange(self.form.batch)
+        for question in self.engine.questions:
+            array = asked[question.key]
+            if isinstance(question.query.when, At):
+                step = question.query.when.index
+                array = array[:, :, min(step, self.form.steps - 1)].copy()
+                array[step > last] = False  # such sequences end before
+            elif not question.at_every_step:
+                array = array[batch, :, last]
+            for position, name in question.groundings():
+                at: Any = (..., *position)
+                # An atom that is remembered may be reached by its key and by its value.
+                out[name] = array[at] | out.get(name, False)
+        return out
+
+    # ------------------------------------------------------------ one step
+
+    def _step(
+        self,
+        at_first: bool,
+        bound: tuple[Mapping[str, Any], Mapping[str, Any]],
+        arrays: Mapping[str, Any],
+        slices: Mapping[str, Any],
+        columns: tuple[tuple[str, Any], ...],
+        before: list[Any],
+        now: Mapping[str, Any],
+        time: Any,
+        key: Any,
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        engine = self.engine
+        plan = engine.first if at_first else engine.later
+        program = engine.phases.first if at_first else engine.phases.later
+        past = past_tensors(engine)
+        moment = moment_of(self.form, arrays, slices, time, engine.real, past)
+        binding = engine.bind(*bound, self.form.batch * self.count)
+        axes = {s.name: s.axes for s in program.slots}
+        slots = {c: _lined(a, axes[c[0]]) for c, a in zip(columns, before, strict=bool(before))}
+        known = {
+            n: _lined(a, plan.variables[n].axes)
+            for n, a in now.items()
+            if n in plan.variables and n not in plan.emitted
+        }
+        world = _Step(ParticleStep(plan, self.settings, engine.phases.kept), moment, binding, key)
+        low = world.open(slots, known)
+        emitted = {n: world.emit(low, plan.variables[n]) for n in sorted(plan.emitted)}
+        observed = {
+            o.name: self._arranged(*self._observed(low, moment, o))
+            for o in program.observations
+            if o.value is None
+        }
+        asked = {
+            q.key: self._arranged(low.value(self._condition(q, program)), q.axes)
+            for q in engine.questions
+        }
+        new = {**low.world.values, **emitted}
+        values = {n: self._arranged(v, plan.variables[n].axes) for n, v in new.items()}
+        return values, observed, asked
+
+    def _condition(self, question: Question, program: StepProgram) -> Any:
+        return question.condition(program.queries[question.number])
+
+    def _observed(
+        self, low: Tables, moment: Moment, observation: ObservationDecl
+    ) -> tuple[Named, tuple[Axis, ...]]:
+        """What an observation says or would say; columns come behind."""
+        mask = seen(moment, observation)
+        if not observation.is_value:
+            value = low.value(observation.holds)
+            if observation.name in moment.seen:
+                value = _where(mask, moment.seen[observation.name][0], value)
+            return value, observation.axes
+        columns = []
+        for i in range(len(observation.branches[0].values)):
+            type_ = observation.column_type(i)
+            result: Named | None = None
+            for branch in reversed(observation.branches):
+                value = low.recode(low.value(branch.values[i]), branch.values[i].type, type_)
+                holds = None if branch.condition is TRUE else low.value(branch.condition)
+                if result is None and holds is not None:
+                    result = Named(jnp.full((), jnp.nan, low.real))
+                result = value if holds is None else _where(holds, value, result)
+            assert result is not None
+            if observation.name in moment.seen:
+                result = _where(mask, told(low, moment, observation, i)[0], result)
+            columns.append(result)
+        if len(columns) == 1:
+            return columns[0], observation.axes
+        dims = (*observation.axes, *LANES)
+        wide = [self._wide(c, dims) for c in columns]
+        return Named(jnp.stack(wide, axis=-1), dims), observation.axes
+
+    def _wide(self, value: Named, dims: tuple) -> Any:
+        array = expand(jnp, value, dims)
+        return jnp.broadcast_to(array, (*self.settings.shape(dims), *array.shape[len(dims) :]))
+
+    def _arranged(self, value: Named, axes: tuple[Axis, ...]) -> Any:
+        """[batch, trajectory, axes…]."""
+        return self._wide(value, (*LANES, *axes))
+
+
+class _Settled(Told):
+    """A world in which emitted variables have their final values."""
+
+    def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        home = World if expr.data in self.final else Told
+        return home._variable(self, low, expr, keys)
+
+    final: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Step:
+    """One step in which some variables are known; others are drawn when they are read."""
+
+    step: ParticleStep
+    moment: Moment
+    binding: Binding
+    key: Any
+    drawn: int = 0
+
+    def open(self, slots: dict[Any, Named], known: dict[str, Named]) -> Tables:
+        plan = self.step.plan
+        nothing: frozenset[str] = frozenset()
+        world = _Settled(
+            plan.step, self.moment, self.binding, slots, dict(known), nothing, plan.split,
+            self._draw, plan.variables,
+        )  # fmt: skip
+        world.final = plan.emitted
+        return Tables(world, self.step.settings.real)
+
+    def _draw(self, low: Tables, variable: RandomVariable) -> Named:
+        self.drawn += 1
+        key = jax.random.fold_in(self.key, self.drawn)
+        dims = (*variable.axes, *LANES)
+        if variable.finite:
+            return self.step._draw_finite(low, variable, key, dims)
+        shape = self.step.settings.shape(dims)
+        if isinstance(variable.type, Tensor) and variable.family != "multivariate_normal":
+            return _mean(low, variable, dims, shape)
+        return draw_infinite(low, variable, key, dims, shape)
+
+    def emit(self, low: Tables, variable: RandomVariable) -> Named:
+        """A variable that only an observation reads: as given, else drawn."""
+        value = given(low, self.moment, self.step.plan.step, variable, self._draw(low, variable))
+        low.world.values[variable.name] = value
+        return value
+
+
+def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, ...]) -> Named:
+    """The mean of a picture: noise in every pixel would only hide it."""
+    import numpyro.distributions as dist
+
+    params = family_params(low, variable.prior, variable.guard is not TRUE)
+    lined = [expand(jnp, p, dims) for p in params]
+    event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in lined))
+    wide = [
+        jnp.broadcast_to(
+            a.reshape(*a.shape, *(1,) * (len(event) - (a.ndim - len(dims)))), (*shape, *event)
+        )
+        for a in lined
+    ]
+    return Named(make_distribution(dist, variable.family, wide).mean, dims)
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def _where(mask: Named | None, a: Named, b: Named | None) -> Named:
+    """a where the mask holds (None: everywhere), else b."""
+    if mask is None or b is None:
+        return a
+    return apply(jnp, jnp.where, mask, a, b)
+
+
+def _lined(array: Any, axes: tuple[Axis, ...]) -> Named:
+    """[batch, trajectory, axes…] with names."""
+    return Named(jnp.asarray(array), (*LANES, *axes))
+
+
+def _stack(steps: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Per name one array over all steps, NaN or nothing where a step does not have it."""
+    out = {}
+    for name in dict.fromkeys(n for s in steps for n in s):
+        like = next(s[name] for s in steps if name in s)
+        blank = np.full_like(like, np.nan if like.dtype.kind == "f" else 0)
+        out[name] = np.stack([s.get(name, blank) for s in steps], axis=2)
+    return out
+
+
+__all__ = ["generate"]

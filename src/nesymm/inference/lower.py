@@ -1,0 +1,293 @@
+"""Expressions as array programs: the fast counterpart of the reference interpreter.
+
+`Lowering` evaluates expressions over named dimensions in NumPy or JAX. What leaves mean
+(random variables, state, data) is up to its `Leaves`. Terms (atoms) become their
+position in the type of the expression; where types differ, codes are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from nesymm.inference.arrays import indexed
+from nesymm.inference.densities import constrain
+from nesymm.inference.named import Named, apply, expand, reduce, take, union
+from nesymm.ir.expr import Axis, Expr, Table, postorder
+from nesymm.ir.types import Bool, Enum, Int, Real, Tensor, Type, domain, join
+
+
+class Leaves(Protocol):
+    """Where the values of leaves come from."""
+
+    def leaf(self, low: Any, expr: Expr, keys: tuple[Named, ...]) -> Named: ...
+
+
+class Lowering:
+    """Evaluates expressions; every expression once.
+
+    `xp` is `numpy` or `jax.numpy`; `real` the dtype of real numbers.
+    """
+
+    def __init__(self, xp: Any, leaves: Leaves, real: Any = np.float64):
+        self.xp = xp
+        self.leaves = leaves
+        self.real = real
+        self.memo: dict[int, Named] = {}
+        self.keep: list[Expr] = []
+
+    def value(self, expr: Expr) -> Named:
+        if id(expr) not in self.memo:
+            # What has no value is computed too, and not used; or a flag says so.
+            with np.errstate(all="ignore"):
+                for node in postorder([expr], systems=False):
+                    if id(node) not in self.memo:
+                        self.memo[id(node)] = self._node(node)
+                        # Ids are only unique while the nodes live.
+                        self.keep.append(node)
+        return self.memo[id(expr)]
+
+    # ------------------------------------------------------------ one node
+
+    def _node(self, expr: Expr) -> Named:
+        xp = self.xp
+        args = tuple(self.memo[id(a)] for a in expr.args)
+        match expr.op:
+            case "const":
+                return self.constant(expr.data, expr.type)
+            case "axis":
+                return self.axis(expr.data)
+            case "and" | "or":
+                both = xp.logical_and if expr.op == "and" else xp.logical_or
+                result = args[0]
+                for arg in args[1:]:
+                    result = apply(xp, both, result, arg)
+                return result
+            case "not":
+                return Named(xp.logical_not(args[0].array), args[0].dims)
+            case "eq":
+                return self._equal(expr, args)
+            case "lt":
+                return apply(xp, xp.less, *args)
+            case "le":
+                return apply(xp, xp.less_equal, *args)
+            case "number":
+                return Named(args[0].array.astype(self.whole), args[0].dims)
+            case "case":
+                return self._case(expr, args)
+            case "any":
+                return reduce(xp, xp.any, args[0], [expr.data])
+            case "sum" | "min" | "max" | "pick" if isinstance(expr.data, Axis):
+                return self._reduce(expr, args)
+            case "lookup":
+                return self.lookup(expr, args)
+            case "sigmoid":
+                return Named(constrain(xp, "unit", args[0].array), args[0].dims)
+            case "softplus":
+                return Named(constrain(xp, "positive", args[0].array), args[0].dims)
+            case "vector":
+                return self._vector(expr, args)
+            case "item":
+                (tensor,) = args
+                return Named(xp.take(tensor.array, expr.data, len(tensor.dims)), tensor.dims)
+            case op if op in _UNARY:
+                return Named(_UNARY[op](xp, args[0].array), args[0].dims)
+            case "pow" if isinstance(expr.type, Real):
+                # Of whole numbers, a negative power would be zero.
+                lined = [
+                    self.recode(x, a.type, Real()) for x, a in zip(args, expr.args, strict=True)
+                ]
+                return apply(xp, xp.power, *lined)
+            case op if op in _BINARY:
+                return apply(xp, lambda x, y: _BINARY[op](xp, x, y), *args)
+        return self.leaves.leaf(self, expr, args)
+
+    def _vector(self, expr: Expr, args: tuple[Named, ...]) -> Named:
+        """Numbers side by side, in the first dimension behind the named ones.
+
+        Those that are known are kept by NumPy, so that JAX need not compute with them.
+        """
+        if all(a.op == "const" for a in expr.args):
+            return Named(np.asarray([a.data for a in expr.args], self.real))
+        if all(isinstance(a.array, np.ndarray) and not a.dims for a in args):
+            return Named(np.stack([a.array for a in args]))
+        dims = union(a.dims for a in args)
+        lined = [expand(self.xp, a, dims).astype(self.real) for a in args]
+        return Named(self.xp.stack(self.xp.broadcast_arrays(*lined), len(dims)), dims)
+
+    def nothing(self, type_: Type) -> Named:
+        """A value of a type, where it does not matter which."""
+        shape = (type_.shape or ()) if isinstance(type_, Tensor) else ()
+        return Named(self.xp.zeros(shape, dtype=self._dtype(type_)))
+
+    @property
+    def whole(self) -> Any:
+        return np.int64 if self.real == np.float64 else np.int32
+
+    def constant(self, value: Any, type_: Type) -> Named:
+        match type_:
+            case Bool():
+                return Named(self.xp.asarray(value, dtype=bool))
+            case Int():
+                return Named(self.xp.asarray(value, dtype=self.whole))
+            case Real():
+                return Named(self.xp.asarray(value, dtype=self.real))
+            case Enum(values):
+                return Named(self.xp.asarray(values.index(value), dtype=self.whole))
+            case Tensor(shape):
+                return Named(self.xp.full(shape or (), value, dtype=self.real))
+        raise TypeError(f"{value!r} cannot be a constant of {type_}")
+
+    def axis(self, axis: Axis) -> Named:
+        first = int(axis.type.lo) if isinstance(axis.type, Int) else 0
+        values = self.xp.arange(first, first + axis.size, dtype=self.whole)
+        return Named(values, (axis,))
+
+    def _equal(self, expr: Expr, args: tuple[Named, ...]) -> Named:
+        a, b = expr.args
+        if isinstance(a.type, Enum) and isinstance(b.type, Enum):
+            both = join(a.type, b.type)
+            assert isinstance(both, Enum)
+            args = (self.recode(args[0], a.type, both), self.recode(args[1], b.type, both))
+        return apply(self.xp, self.xp.equal, *args)
+
+    def recode(self, value: Named, source: Type, target: Type) -> Named:
+        """Translate values to the type of the expression that uses them.
+
+        A term that the target does not have is guarded by its condition: any code will do.
+        """
+        if isinstance(source, Enum) and isinstance(target, Enum):
+            if source.values == target.values[: len(source.values)]:
+                return value
+            known = {v: i for i, v in enumerate(target.values)}
+            codes = np.asarray([known.get(v, 0) for v in source.values])
+            return Named(indexed(codes.astype(self.whole), value.array), value.dims)
+        if isinstance(source, Int) and isinstance(target, Real):
+            return Named(value.array.astype(self.real), value.dims)
+        return value
+
+    def _case(self, expr: Expr, args: tuple[Named, ...]) -> Named:
+        branches = [
+            self.recode(args[i], expr.args[i].type, expr.type) for i in range(1, len(args), 2)
+        ]
+        # Where no condition holds any value will do; the first keeps shapes simple.
+        result = branches[0]
+        for condition, branch in zip(reversed(args[::2]), reversed(branches), strict=True):
+            result = apply(self.xp, self.xp.where, condition, branch, result)
+        return result
+
+    def _reduce(self, expr: Expr, args: tuple[Named, ...]) -> Named:
+        xp, axis = self.xp, expr.data
+        condition, value = args
+        if expr.op == "sum":
+            masked = apply(xp, lambda c, v: xp.where(c, v, 0), condition, value)
+            if axis not in masked.dims:
+                return Named(masked.array * axis.size, masked.dims)
+            return reduce(xp, xp.sum, masked, [axis])
+        both = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[0], condition, value)
+        wide = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[1], condition, value)
+        if axis not in both.dims:
+            return wide
+        position = both.dims.index(axis)
+        if expr.op == "pick":
+            first = xp.argmax(both.array, axis=position)
+            picked = xp.take_along_axis(wide.array, xp.expand_dims(first, position), position)
+            kept = tuple(d for d in both.dims if d != axis)
+            return Named(xp.squeeze(picked, position), kept)
+        worst = xp.min(wide.array) if expr.op == "max" else xp.max(wide.array)
+        guarded = Named(xp.where(both.array, wide.array, worst), both.dims)
+        return reduce(xp, xp.max if expr.op == "max" else xp.min, guarded, [axis])
+
+    # ------------------------------------------------------------ tables and keys
+
+    def lookup(self, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        table: Table = expr.data
+        shape = tuple(int(d.size) for d in table.domains)
+        columns = [_positions(d) for d in table.domains]
+        dense = np.full(shape, self._code(table.default, expr.type), dtype=self._dtype(expr.type))
+        for key, value in table.entries.items():
+            at = tuple(column[k] for column, k in zip(columns, key, strict=True))
+            dense[at] = self._code(value, expr.type)
+        indices = [
+            self.index(self.recode(k, a.type, d) if isinstance(d, Enum) else k, d)
+            for k, a, d in zip(keys, expr.args, table.domains, strict=True)
+        ]
+        return take(self.xp, self.xp.asarray(dense), indices)
+
+    def _code(self, value: Any, type_: Type) -> Any:
+        if value is None:
+            return 0
+        return type_.values.index(value) if isinstance(type_, Enum) else value
+
+    def _dtype(self, type_: Type) -> Any:
+        if isinstance(type_, Bool):
+            return bool
+        return self.real if isinstance(type_, Real | Tensor) else self.whole
+
+    def index(self, key: Named, type_: Int | Enum) -> Named:
+        """Positions along a finite type. Keys out of range are guarded by their condition;
+        here they are only kept inside the array."""
+        first = int(type_.lo) if isinstance(type_, Int) else 0
+        size = int(type_.size)
+        shifted = self.xp.clip(key.array - first, 0, size - 1).astype(self.whole)
+        return Named(shifted, key.dims)
+
+    def gather(
+        self,
+        table: Any,
+        axes: tuple[Axis, ...],
+        keys: tuple[Named, ...],
+        sources: tuple[Expr, ...],
+        trailing: tuple = (),
+    ) -> Named:
+        """An array that has one leading dimension per axis, at some keys."""
+        plain = all(
+            s.op == "axis" and s.data.type == a.type for s, a in zip(sources, axes, strict=True)
+        ) and len({s.data for s in sources}) == len(sources)
+        if plain:
+            # Along the whole axis: nothing to gather, only other names.
+            return Named(table, (*(s.data for s in sources), *trailing))
+        indices = [
+            self.index(self.recode(k, s.type, a.type) if isinstance(a.type, Enum) else k, a.type)
+            for k, s, a in zip(keys, sources, axes, strict=True)
+        ]
+        return take(self.xp, table, indices, trailing)
+
+
+def _positions(type_: Int | Enum) -> Mapping[Any, int]:
+    return {value: i for i, value in enumerate(domain(type_))}
+
+
+_UNARY: dict[str, Callable[[Any, Any], Any]] = {
+    "neg": lambda xp, x: -x,
+    "abs": lambda xp, x: xp.abs(x),
+    "sqrt": lambda xp, x: xp.sqrt(x),
+    "exp": lambda xp, x: xp.exp(x),
+    "log": lambda xp, x: xp.log(x),
+    "sin": lambda xp, x: xp.sin(x),
+    "cos": lambda xp, x: xp.cos(x),
+    "tan": lambda xp, x: xp.tan(x),
+    "atan": lambda xp, x: xp.arctan(x),
+    "tanh": lambda xp, x: xp.tanh(x),
+    "floor": lambda xp, x: xp.floor(x).astype(int),
+    "ceiling": lambda xp, x: xp.ceil(x).astype(int),
+    "round": lambda xp, x: xp.round(x).astype(int),
+    "truncate": lambda xp, x: xp.trunc(x).astype(int),
+    "sign": lambda xp, x: xp.sign(x).astype(int),
+    "float": lambda xp, x: x * 1.0,
+}
+_BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "add": lambda xp, x, y: x + y,
+    "sub": lambda xp, x, y: x - y,
+    "mul": lambda xp, x, y: x * y,
+    "div": lambda xp, x, y: x / y,
+    "idiv": lambda xp, x, y: xp.floor_divide(x, y),
+    "mod": lambda xp, x, y: xp.mod(x, y),
+    "min": lambda xp, x, y: xp.minimum(x, y),
+    "max": lambda xp, x, y: xp.maximum(x, y),
+    "pow": lambda xp, x, y: x**y,
+}
+
+__all__ = ["Leaves", "Lowering"]

@@ -1,0 +1,83 @@
+"""What options may be: said once, for functions, configurations and files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nesymm.errors import NesymmError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is expected of a value, in words and as a test."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+
+    def check(self, name: str, value: Any) -> None:
+        if not self.fits(value):
+            raise NesymmError(f"{name}: expected {self.expected}, received {value!r}")
+
+
+def is_whole(value: Any) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, bool) and _is_scalar(value)
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    if isinstance(value, bool | str) or not hasattr(value, "__float__") or not _is_scalar(value):
+        return False
+    return math.isfinite(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Not an array: those of one element pass for numbers, too."""
+    return getattr(value, "shape", ()) == () and str(getattr(value, "dtype", "")) != "bool"
+
+
+def whole(least: int) -> Rule:
+    return Rule(f"a whole number from {least}", lambda v: is_whole(v) and v >= least)
+
+
+SEED = Rule("a whole number from 0 to 4294967295", lambda v: is_whole(v) and 0 <= v < 2**32)
+
+
+# The options of training that `fit` and its configuration have in common.
+TRAINING = {
+    "epochs": whole(1),
+    "batch_size": whole(1),
+    "patience": whole(1),
+    "clip": Rule("a number above 0", lambda v: is_real(v) and v > 0),
+    "average": Rule("a share from 0 to 1", lambda v: is_real(v) and 0 <= v <= 1),
+    "every": whole(1),
+    "keep": whole(1),
+    "seed": SEED,
+}
+_MAY_BE_NONE = ("patience", "clip", "every")
+
+
+def check_training(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None or name not in _MAY_BE_NONE:
+            TRAINING[name].check(name, value)
+
+
+def check_seed(seed: Any) -> int:
+    """A seed: JAX takes 32 bits of it, and two seeds must not be one."""
+    SEED.check("seed", seed)
+    return int(seed)
+
+
+__all__ = [
+    "SEED",
+    "TRAINING",
+    "Rule",
+    "check_seed",
+    "check_training",
+    "is_real",
+    "is_whole",
+    "whole",
+]

@@ -1,0 +1,168 @@
+"""What a filter found: evidence, probabilities per step, and what went wrong where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nesymm.errors import NesymmError
+from nesymm.inference.diagnostics import Diagnostics
+from nesymm.inference.questions import Question
+from nesymm.ir.step import active
+from nesymm.language.program import At, Time
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong with one sequence; the others of its batch are not affected."""
+
+    sequence: int
+    step: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"sequence {self.sequence}, step {self.step}: {self.message}"
+
+
+class FilterError(NesymmError):
+    """Some sequences have no answer. `result` holds those of the others."""
+
+    def __init__(self, failures: Sequence[Failure], result: Filtered):
+        self.failures = tuple(failures)
+        self.result = result
+        shown = "\n".join(str(f) for f in self.failures[:5])
+        more = f"\n… and {len(self.failures) - 5} more" if len(self.failures) > 5 else ""
+        super().__init__(shown + more)
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The result of a filter over a batch of sequences.
+
+    `log_evidence` is per sequence, `log_gains` and `effective` per sequence and step.
+    `filtered` holds, per query that is asked at every step, an array [batch, step], NaN
+    where it is not asked; `final` per query about one step, or the end, an array [batch].
+    `diagnostics` say how far to trust them.
+    """
+
+    method: str
+    reason: str
+    log_evidence: np.ndarray
+    log_gains: np.ndarray
+    effective: np.ndarray
+    resampled: np.ndarray
+    filtered: dict[str, np.ndarray]
+    final: dict[str, np.ndarray]
+    failures: tuple[Failure, ...]
+    diagnostics: Diagnostics
+
+    def probability(self, query: str, sequence: int = 0, step: int | None = None) -> float:
+        """The probability of a query, as it is written in the program."""
+        if query in self.final:
+            return float(self.final[query][sequence])
+        if query in self.filtered:
+            row = self.filtered[query][sequence]
+            asked = np.flatnonzero(~np.isnan(row))
+            return float(row[asked[-1] if step is None else step])
+        known = ", ".join([*self.final, *self.filtered]) or "none"
+        raise NesymmError(f"{query} is not asked in the program (asked: {known})")
+
+    def __repr__(self) -> str:
+        batch, steps = self.log_gains.shape
+        return f"Filtered({batch} sequences, {steps} steps, {self.method})"
+
+
+class Smoothed(dict[str, np.ndarray]):
+    """Per query that is asked at every step, an array [batch, step] given all evidence.
+
+    The rows of sequences that failed are NaN; `failures` says why.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, np.ndarray],
+        failures: tuple[Failure, ...],
+        diagnostics: Diagnostics,
+    ):
+        super().__init__(answers)
+        self.failures = failures
+        self.diagnostics = diagnostics
+
+    def __missing__(self, query: str) -> np.ndarray:
+        known = ", ".join(self) or "none"
+        raise NesymmError(
+            f"{query} is not asked at every step, so it has no smoothed probabilities (there are: "
+            f"{known})"
+        )
+
+
+def check_errors(errors: str) -> None:
+    """Refuse any other word for what is to be done about sequences that fail."""
+    if errors not in ("raise", "keep"):
+        raise NesymmError(f"errors: expected 'raise' or 'keep', received {errors!r}")
+
+
+class Answers(dict[str, np.ndarray]):
+    """Probabilities by the names of atoms; those that are impossible are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: set[tuple[str, Any]] = set()
+
+    def tell(self, question: Question, name: str, probabilities: np.ndarray) -> None:
+        if question.axes and not np.nansum(probabilities) > 0:
+            return
+        # Queries of one statement are derivations of its atoms.
+        if (name, question.query.span) in self._asked:
+            raise NesymmError(
+                f"the query for {name} has several derivations, each with a part of its "
+                "probability\n  = help: ask for the atom alone, or for a predicate that says "
+                "which derivation it is"
+            )
+        known = self.get(name, probabilities)
+        if not np.allclose(known, probabilities, atol=1e-6, equal_nan=True):
+            raise NesymmError(
+                f"two queries of the program ask for {name}, each for a part of it; ask for it "
+                "alone"
+            )
+        self._asked.add((name, question.query.span))
+        self[name] = probabilities
+
+
+def collect(
+    questions: Sequence[Question], answers: dict[str, Any], last: np.ndarray, steps: int
+) -> tuple[Answers, Answers]:
+    """What was answered at every step, and at the end."""
+    filtered, final = Answers(), Answers()
+    batch = np.arange(len(last))
+    for question in questions:
+        query = question.query
+        # Sums of rounded numbers may leave the unit interval by a hair.
+        array = np.clip(np.asarray(answers[question.key], dtype=np.float64), 0.0, 1.0)
+        if question.at_every_step:
+            asked = np.asarray(
+                [
+                    [active(query.when, t, int(end)) and t <= end for t in range(steps)]
+                    for end in last
+                ]
+            )
+            for position, name in question.groundings():
+                at: tuple[Any, ...] = (slice(None), slice(None), *position)
+                row = array[at].T
+                filtered.tell(question, name, np.where(asked, row, np.nan))
+        else:
+            # Answered at the end, when all evidence is in.
+            at_end = array[-1] if len(array) == 1 else array[last, batch]
+            after_end = _after_end(query.when, last)
+            for position, name in question.groundings():
+                here: tuple[Any, ...] = (slice(None), *position)
+                final.tell(question, name, np.where(after_end, np.nan, at_end[here]))
+    return filtered, final
+
+
+def _after_end(when: Time | None, last: np.ndarray) -> np.ndarray:
+    """Where a query asks about a step that a sequence does not have."""
+    return np.asarray(when.index > last if isinstance(when, At) else np.zeros(len(last), bool))

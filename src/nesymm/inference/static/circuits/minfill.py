@@ -1,0 +1,151 @@
+"""A vtree that follows the structure of a formula.
+
+Gates, atoms and variables are the vertices of a graph in which every gate is linked to
+what it combines. Eliminating vertices where it links the fewest new pairs ("min-fill")
+gives a tree of small separators; items that are eliminated together end up together in
+the vtree. For circuits of small treewidth the diagrams stay small.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from nesymm.inference.static.circuits.vtrees import Builder
+from nesymm.inference.static.formula import LITERAL, Formula
+
+# Past this many neighbours, separators are no guide any more and counting is slow.
+_WIDE = 48
+
+
+def min_fill_tree(
+    formula: Formula, roots: Sequence[int], order: Sequence[int], atoms: dict[int, int]
+) -> _Tree:
+    """The elimination tree for items in `order`; `atoms` maps recursive atoms to items."""
+    return _Tree(_neighbours(formula, roots, order, atoms), order)
+
+
+class _Tree:
+    """An elimination tree, called with a builder to make the vtree."""
+
+    def __init__(self, near: dict[int, set[int]], order: Sequence[int]):
+        self.items = set(order)
+        self.order: list[int] = []
+        self.below: dict[int, list[int]] = {vertex: [] for vertex in near}
+        self.tops: list[int] = []
+        self._eliminate(near)
+
+    def __call__(self, build: Builder) -> int:
+        made: dict[int, tuple[int, int]] = {}
+        for vertex in self.order:
+            parts = [made.pop(child) for child in self.below[vertex] if child in made]
+            if vertex in self.items:
+                parts.append((1, build.leaf(vertex)))
+            if parts:
+                made[vertex] = _join(parts, build)
+        return _join([made[top] for top in self.tops if top in made], build)[1]
+
+    def _eliminate(self, near: dict[int, set[int]]) -> None:
+        rank: dict[int, int] = {}
+        cliques: list[set[int]] = []
+        queue = [(_fill(near, vertex), i, vertex) for i, vertex in enumerate(near)]
+        place = {vertex: i for _, i, vertex in queue}
+        heapq.heapify(queue)
+        while queue:
+            cost, _, vertex = heapq.heappop(queue)
+            if vertex in rank:
+                continue
+            now = _fill(near, vertex)
+            if now > cost:
+                # Costs grow while a vertex waits; look again before taking it.
+                heapq.heappush(queue, (now, place[vertex], vertex))
+                continue
+            clique = near.pop(vertex)
+            rank[vertex] = len(cliques)
+            cliques.append(clique)
+            self.order.append(vertex)
+            for other in clique:
+                links = near[other]
+                links |= clique
+                links.discard(other)
+                links.discard(vertex)
+            for other in clique:
+                heapq.heappush(queue, (_fill(near, other), place[other], other))
+        for vertex, clique in zip(self.order, cliques, strict=True):
+            if clique:
+                self.below[min(clique, key=rank.__getitem__)].append(vertex)
+            else:
+                self.tops.append(vertex)
+
+
+def _join(parts: list[tuple[int, int]], build: Builder) -> tuple[int, int]:
+    """One subtree of several, given as (leaves, node); the smallest go deepest."""
+    heapq.heapify(parts)
+    while len(parts) > 1:
+        small, left = heapq.heappop(parts)
+        large, right = heapq.heappop(parts)
+        heapq.heappush(parts, (small + large, build.inner(left, right)))
+    return parts[0]
+
+
+def _fill(near: dict[int, set[int]], vertex: int) -> tuple[int, int]:
+    """How many new links the elimination of a vertex makes, and its degree."""
+    others = near[vertex]
+    degree = len(others)
+    if degree > _WIDE:
+        return degree * degree, degree
+    missing = sum(degree - 1 - len(others & near[other]) for other in others)
+    return missing // 2, degree
+
+
+def _neighbours(
+    formula: Formula, roots: Sequence[int], order: Sequence[int], atoms: dict[int, int]
+) -> dict[int, set[int]]:
+    near: dict[int, set[int]] = {item: set() for item in order}
+    for group in _groups(formula, roots, len(formula.sizes) + len(atoms), atoms):
+        for vertex in group:
+            near.setdefault(vertex, set()).update(group)
+    for vertex, links in near.items():
+        links.discard(vertex)
+    return near
+
+
+def _groups(
+    formula: Formula, roots: Sequence[int], first_gate: int, atoms: dict[int, int]
+) -> Iterator[list[int]]:
+    """Vertices that belong together: a gate and what it combines, at most two at a time."""
+    vertex: dict[int, int] = {}
+    fresh = first_gate
+
+    def name(node: int) -> int:
+        nonlocal fresh
+        # What has one argument is the same vertex as its argument.
+        while node not in atoms and formula.ops[node] != LITERAL and len(formula.args[node]) == 1:
+            node = formula.args[node][0]
+        if formula.ops[node] == LITERAL:
+            return formula.args[node][0]
+        if node in atoms:
+            return atoms[node]
+        if node not in vertex:
+            vertex[node] = fresh
+            fresh += 1
+        return vertex[node]
+
+    seen: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen or formula.ops[node] == LITERAL:
+            continue
+        seen.add(node)
+        args = formula.args[node]
+        stack.extend(args)
+        if node in atoms:
+            yield [atoms[node], name(args[0])]
+        elif len(args) > 1:
+            # Many arguments are combined two by two: a gate should not link all of them.
+            current = name(args[0])
+            for arg in args[1:-1]:
+                yield [current, name(arg), fresh]
+                current, fresh = fresh, fresh + 1
+            yield [current, name(args[-1]), name(node)]

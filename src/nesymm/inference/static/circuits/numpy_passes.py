@@ -1,0 +1,85 @@
+"""Passes over a circuit in NumPy: for single queries, where compiling would take longer.
+
+Arrays are of shape (place, batch).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nesymm.inference.static.circuits.graph import FIRST_LITERAL
+from nesymm.inference.static.circuits.layers import Tables
+from nesymm.inference.static.circuits.steps import (
+    Division,
+    Rule,
+    constants,
+    downwards,
+    finite,
+    log,
+    terms_of,
+    upwards,
+)
+
+
+def total(tables: Tables, weights: np.ndarray, rule: Rule) -> np.ndarray:
+    """The sum (or maximum) of the weights of each variable, of shape (variable, batch)."""
+    if not len(tables.firsts):
+        return np.zeros((0, weights.shape[1]), weights.dtype)
+    top = np.maximum.reduceat(weights, tables.firsts, axis=0)
+    if rule == "max":
+        return top
+    top = finite(np, top)
+    parts = np.exp(weights - top[tables.owners])
+    return log(np, np.add.reduceat(parts, tables.firsts, axis=0)) + top
+
+
+def values_of(tables: Tables, literals: np.ndarray, rule: Rule) -> np.ndarray:
+    """The values of all places, from those of the literals."""
+    count = sum(lane.scopes.size for section in tables.sections for lane in section)
+    offset = FIRST_LITERAL + len(literals)
+    values = np.empty((offset + count, literals.shape[1]), literals.dtype)
+    values[0], values[1] = constants(rule)
+    values[FIRST_LITERAL:offset] = literals
+    for section in tables.sections:
+        for layer in range(len(section[0].scopes)):
+            start = offset
+            for lane in section:
+                primes, subs = lane.primes[layer], lane.subs[layer]
+                sums = upwards(np, values[:start], primes, subs, rule)
+                values[offset : offset + lane.width] = sums
+                offset += lane.width
+    return values
+
+
+def flows_of(
+    tables: Tables, values: np.ndarray, root_flows: np.ndarray, division: Division
+) -> np.ndarray:
+    """What reaches each literal from the roots. `root_flows` is of shape (root, batch)."""
+    flows = np.zeros_like(values)
+    np.add.at(flows, tables.roots, root_flows)
+    offset = len(values)
+    for section in reversed(tables.sections):
+        for layer in reversed(range(len(section[0].scopes))):
+            for lane in reversed(section):
+                offset -= lane.width
+                mine = slice(offset, offset + lane.width)
+                primes, subs = lane.primes[layer], lane.subs[layer]
+                terms = terms_of(values, primes, subs)
+                parts = downwards(np, flows[mine], values[mine], terms, division, None)
+                np.add.at(flows, primes, parts)
+                np.add.at(flows, subs, parts)
+    return flows[FIRST_LITERAL : FIRST_LITERAL + len(tables.owners)]
+
+
+def by_variable(tables: Tables, flows: np.ndarray) -> np.ndarray:
+    """Sums over the literals of each variable."""
+    if not len(tables.firsts):
+        return np.zeros((0, flows.shape[1]), flows.dtype)
+    return np.add.reduceat(flows, tables.firsts, axis=0)
+
+
+def least_by_variable(tables: Tables, numbers: np.ndarray) -> np.ndarray:
+    """The smallest number at the literals of each variable."""
+    if not len(tables.firsts):
+        return np.zeros((0, numbers.shape[1]), numbers.dtype)
+    return np.minimum.reduceat(numbers, tables.firsts, axis=0)

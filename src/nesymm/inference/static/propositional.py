@@ -1,0 +1,632 @@
+"""From expressions to propositional logic over finite variables.
+
+Every finite random variable becomes a formula variable with one literal per value. A
+numeric expression over such variables becomes a table from its values to the formulas
+under which it takes them: sums and comparisons then need no enumeration of all worlds.
+
+What is only known at run time (data, parameters, drawn continuous values) enters in two
+ways: as the weights of literals, and as *leaves*, truth values with weights (b, 1 - b).
+Where the parameters of a variable depend on other finite variables, there is one
+independent choice per combination of their values, of which the right one is read.
+
+That is right for sums, in which choices that are not read sum to 1. For the most probable
+world, an encoding of `worlds` gives every choice that a world may do without one more
+outcome, "not drawn", of weight 1, and says in `rules` when it is taken. Then assignments
+that obey the rules and worlds are the same.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from nesymm.errors import NesymmError
+from nesymm.inference.static.enumerate import can_hold
+from nesymm.inference.static.formula import Formula
+from nesymm.ir.algebra import const, eq, is_const, le, lt
+from nesymm.ir.arithmetic import BINARY, UNARY, compute
+from nesymm.ir.axes import rebuild
+from nesymm.ir.expr import TRUE, Axis, Expr, rewrite
+from nesymm.ir.step import Param, RandomVariable, StepProgram
+from nesymm.ir.symbols import atom_text
+from nesymm.ir.types import Bool, Tensor, domain, is_finite
+
+# How many combinations of finite values one comparison or parameter may run through.
+BUDGET = 200_000
+
+# What is evaluated at run time, with its finite arguments fixed to each of their values.
+_RUNTIME = {"input", "given", "slot", "param", "neural", "time", "mass", "sigmoid", "softplus"}
+
+Values = dict[Any, int]  # value -> formula
+Place = Mapping[Axis, Any]
+
+
+class TooManyCombinations(NesymmError):
+    """An expression runs through too many combinations of finite values."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The weights of a formula variable: a finite random variable and its parameters.
+
+    An `optional` one has one more value after its outcomes: not drawn.
+    """
+
+    variable: RandomVariable
+    key: tuple
+    params: tuple[Param, ...]
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """As users write it: with its keys, if it has any."""
+        return atom_text(self.variable.name, self.key) if self.key else self.variable.name
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A truth value known at run time."""
+
+    condition: Expr
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A factor that counts where its literal is true: the density of an observed value."""
+
+    variable: RandomVariable
+    params: tuple[Param, ...]
+    value: Expr
+
+
+Source = Drawn | Leaf | Weight
+
+# Elements that depend on one another are found within one another up to this depth.
+_DEEPEST = 20
+
+
+class _TooDeep(Exception):
+    """An element that is to be found before those that depend on it."""
+
+    def __init__(self, variable: RandomVariable, key: tuple):
+        self.variable, self.key = variable, key
+
+
+class Encoding:
+    """A formula under construction, and what its variables stand for."""
+
+    def __init__(
+        self,
+        step: StepProgram,
+        known: Mapping[Expr, Expr] | None = None,
+        *,
+        worlds: bool = False,
+    ):
+        self.variables = {v.name: v for v in step.variables}
+        self.formula = Formula()
+        self.sources: list[Source] = []
+        self.known = dict(known or {})
+        self.worlds = worlds
+        self.elements: dict[tuple[str, tuple], Values] = {}
+        # Optional choices without a rule so far: when they are drawn (besides their guard).
+        self._optional: list[tuple[int, Drawn, int]] = []
+        self._rules: list[int] = []
+        self._truths: dict[Any, int] = {}
+        self._values: dict[Any, Values] = {}
+        self._kinds: dict[int, tuple[bool, bool]] = {}
+        self._systems: dict[int, list[int]] = {}
+        self._leaves: dict[Any, int] = {}
+        self._keep: list[Expr] = []
+        self._depth = 0
+
+    # ------------------------------------------------------------ kinds of expressions
+
+    def kind(self, root: Expr) -> tuple[bool, bool]:
+        """Whether an expression depends on finite variables, and on run-time values."""
+        if id(root) in self._kinds:
+            return self._kinds[id(root)]
+        stack: list[tuple[Expr, bool]] = [(root, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if id(node) in self._kinds:
+                continue
+            if not expanded:
+                stack.append((node, True))
+                stack.extend((a, False) for a in node.args)
+                continue
+            self._keep.append(node)
+            finite = any(self._kinds[id(a)][0] for a in node.args)
+            runtime = any(self._kinds[id(a)][1] for a in node.args)
+            if node.op == "rv":
+                listed = self.variables[node.data].finite
+                # A key that is given is looked up like one that is drawn.
+                apart = not all(self.has_table(a) for a in node.args)
+                finite, runtime = finite or listed, apart or not listed
+            elif node.op == "lfp":
+                finite = True
+            elif node.op in _RUNTIME:
+                runtime = True
+            self._kinds[id(node)] = (finite, runtime)
+        return self._kinds[id(root)]
+
+    # ------------------------------------------------------------ truths
+
+    def truth(self, root: Expr, place: Place | None = None) -> int:
+        """The formula of a condition."""
+        place = place or {}
+        stack: list[tuple[Expr, Place]] = [(root, place)]
+        while stack:
+            node, here = stack[-1]
+            key = self._key(node, here)
+            if key in self._truths:
+                stack.pop()
+                continue
+            needed = self._below(node, here)
+            missing = [(a, p) for a, p in needed if self._key(a, p) not in self._truths]
+            if missing:
+                stack.extend(missing)
+                continue
+            self._keep.append(node)
+            self._truths[key] = self._truth(
+                node, here, [self._truths[self._key(a, p)] for a, p in needed]
+            )
+            stack.pop()
+        return self._truths[self._key(root, place)]
+
+    def _key(self, node: Expr, place: Place) -> tuple:
+        if not node.axes:
+            return (id(node),)
+        axes = sorted(node.axes, key=lambda a: a.name)
+        return (id(node), *((a.name, place[a]) for a in axes))
+
+    def _below(self, node: Expr, place: Place) -> list[tuple[Expr, Place]]:
+        """The conditions that a connective joins."""
+        if node.op in ("and", "or", "not"):
+            return [(a, place) for a in node.args]
+        if node.op == "any":
+            return [(node.args[0], {**place, node.data: v}) for v in domain(node.data.type)]
+        return []
+
+    def _truth(self, node: Expr, place: Place, below: list[int]) -> int:
+        formula = self.formula
+        match node.op:
+            case "const":
+                return formula.true if node.data else formula.false
+            case "and":
+                return formula.and_(below)
+            case "or" | "any":
+                return formula.or_(below)
+            case "not":
+                return formula.not_(below[0])
+            case "lfp":
+                system, index = node.data
+                return self._system(system)[index]
+            case "rv" if self.variables[node.data].finite:
+                return self._boolean(self.element(node, place))
+        return self._comparison(node, place)
+
+    def _boolean(self, values: Values) -> int:
+        return self.formula.or_([f for v, f in values.items() if v])
+
+    def _system(self, system: Any) -> list[int]:
+        if id(system) not in self._systems:
+            atoms = self.formula.fixpoint(len(system.definitions))
+            self._systems[id(system)] = atoms
+            # What lies too deep is found inside: half of a system must not be left behind.
+            depth, self._depth = self._depth, 0
+            self.formula.define(atoms, [self.truth(d) for d in system.definitions])
+            self._depth = depth
+        return self._systems[id(system)]
+
+    def _comparison(self, node: Expr, place: Place) -> int:
+        """A test of values: finite ones by their tables, run-time ones by leaves."""
+        _, runtime = self.kind(node)
+        if not runtime and node.op in ("eq", "lt", "le"):
+            left, right = (self.values(a, place) for a in node.args)
+            self._check_size(node, len(left) * len(right))
+            test = {"eq": _same, "lt": _less, "le": _at_most}[node.op]
+            hits = [
+                self.formula.and_([f, g])
+                for x, f in left.items()
+                for y, g in right.items()
+                if test(x, y)
+            ]
+            return self.formula.or_(hits)
+        if not runtime:
+            return self._boolean(self._computed(node, place))
+        parts = []
+        for fixed, formula in self._combinations([node], place):
+            leaf = self._specialise(node, place, fixed)
+            parts.append(self.formula.and_([formula, self.leaf(leaf)]))
+        return self.formula.or_(parts)
+
+    def leaf(self, condition: Expr) -> int:
+        """A truth value known only at run time."""
+        if is_const(condition):
+            return self.formula.true if condition.data else self.formula.false
+        if condition.op in ("and", "or", "not"):
+            below = [self.leaf(a) for a in condition.args]
+            if condition.op == "not":
+                return self.formula.not_(below[0])
+            return (self.formula.and_ if condition.op == "and" else self.formula.or_)(below)
+        if id(condition) not in self._leaves:
+            self._keep.append(condition)
+            variable = self._variable(2, Leaf(condition))
+            self._leaves[id(condition)] = self.formula.literal(variable, 1)
+        return self._leaves[id(condition)]
+
+    def _variable(self, size: int, source: Source) -> int:
+        self.sources.append(source)
+        return self.formula.add_variable(size)
+
+    # ------------------------------------------------------------ values
+
+    def has_table(self, root: Expr) -> bool:
+        """Whether a value is one of finitely many that are known: those of finite variables and
+        of inputs with a finite domain."""
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if isinstance(node.type, Bool) or not self.kind(node)[1]:
+                continue  # What is true or false has a leaf.
+            if node.op == "input" and is_finite(node.type):
+                continue
+            if node.op in _RUNTIME or node.op == "rv":
+                return False
+            stack.extend(node.args)
+        return True
+
+    def values(self, root: Expr, place: Place) -> Values:
+        """The values of a finite expression, each with the formula under which it holds."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            key = self._key(node, place)
+            if key in self._values:
+                stack.pop()
+                continue
+            numeric = (
+                [
+                    a
+                    for a in node.args
+                    if not isinstance(a.type, Bool) and self._key(a, place) not in self._values
+                ]
+                if node.op != "rv" and not isinstance(node.data, Axis)
+                else []
+            )
+            if numeric:
+                stack.extend(numeric)
+                continue
+            self._keep.append(node)
+            self._values[key] = self._table(node, place)
+            stack.pop()
+        return self._values[self._key(root, place)]
+
+    def _table(self, node: Expr, place: Place) -> Values:
+        if isinstance(node.type, Bool):
+            holds = self.truth(node, place)
+            return {True: holds, False: self.formula.not_(holds)}
+        return self._computed(node, place)
+
+    def _computed(self, node: Expr, place: Place) -> Values:
+        match node.op:
+            case "const":
+                return {node.data: self.formula.true}
+            case "axis":
+                return {place[node.data]: self.formula.true}
+            case "rv":
+                return self.element(node, place)
+            case "input" if is_finite(node.type):
+                # Known at run time only: a leaf for each value, of which the data make one true.
+                return {v: self.truth(eq(node, const(v)), place) for v in domain(node.type)}
+            case "number":
+                holds = self.truth(node.args[0], place)
+                return self._prune({1: holds, 0: self.formula.not_(holds)})
+            case "case":
+                return self._cases(node, place)
+            case "lookup":
+                tables = [self.values(a, place) for a in node.args]
+                entries, default = node.data.entries, node.data.default
+                return self._combine(node, tables, lambda *k: entries.get(k, default))
+            case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
+                return self._reduction(node, place)
+            case op if op in UNARY or op in BINARY:
+                tables = [self.values(a, place) for a in node.args]
+                return self._combine(node, tables, lambda *v: compute(op, *v))
+        raise NesymmError(f"{node!r} has no finite table of values")
+
+    def _prune(self, values: Values) -> Values:
+        return {v: f for v, f in values.items() if f != self.formula.false}
+
+    def _combine(self, node: Expr, tables: list[Values], function: Any) -> Values:
+        size = 1
+        for table in tables:
+            size *= len(table)
+        self._check_size(node, size)
+        found: dict[Any, list[int]] = {}
+        for combo in product(*(t.items() for t in tables)):
+            holds = self.formula.and_([f for _, f in combo])
+            if holds == self.formula.false:
+                continue
+            try:
+                value = function(*(v for v, _ in combo))
+            except (ZeroDivisionError, ValueError, OverflowError):
+                # Such a combination is excluded by the condition that guards it.
+                continue
+            found.setdefault(value, []).append(holds)
+        return {v: self.formula.or_(fs) for v, fs in found.items()}
+
+    def _cases(self, node: Expr, place: Place) -> Values:
+        found: dict[Any, list[int]] = {}
+        free = self.formula.true
+        for i in range(0, len(node.args), 2):
+            condition = self.truth(node.args[i], place)
+            here = self.formula.and_([free, condition])
+            free = self.formula.and_([free, self.formula.not_(condition)])
+            for value, holds in self.values(node.args[i + 1], place).items():
+                found.setdefault(value, []).append(self.formula.and_([here, holds]))
+        for value, holds in self.values(node.args[1], place).items():
+            found.setdefault(value, []).append(self.formula.and_([free, holds]))
+        return self._prune({v: self.formula.or_(fs) for v, fs in found.items()})
+
+    def _reduction(self, node: Expr, place: Place) -> Values:
+        condition, value = node.args
+        rows = []
+        for at in domain(node.data.type):
+            here = {**place, node.data: at}
+            rows.append((self.truth(condition, here), self.values(value, here)))
+        formula = self.formula
+        if node.op == "sum":
+            total: Values = {0: formula.true}
+            for holds, table in rows:
+                term: Values = {v: formula.and_([holds, f]) for v, f in table.items()}
+                absent = formula.not_(holds)
+                term[0] = formula.or_([absent, term[0]]) if 0 in term else absent
+                total = self._combine(node, [total, self._prune(term)], lambda x, y: x + y)
+            return total
+        found: dict[Any, list[int]] = {}
+        if node.op == "pick":
+            free = formula.true
+            for holds, table in rows:
+                first = formula.and_([free, holds])
+                free = formula.and_([free, formula.not_(holds)])
+                for v, f in table.items():
+                    found.setdefault(v, []).append(formula.and_([first, f]))
+            for v, f in rows[0][1].items():
+                found.setdefault(v, []).append(formula.and_([free, f]))
+        else:
+            better = operator.lt if node.op == "min" else operator.gt
+            values = sorted({v for _, table in rows for v in table}, reverse=node.op == "max")
+            for v in values:
+                reached = formula.or_([formula.and_([h, t[v]]) for h, t in rows if v in t])
+                beaten = formula.or_(
+                    [formula.and_([h, f]) for h, t in rows for w, f in t.items() if better(w, v)]
+                )
+                found[v] = [formula.and_([reached, formula.not_(beaten)])]
+        return self._prune({v: formula.or_(fs) for v, fs in found.items()})
+
+    def _check_size(self, node: Expr, size: int) -> None:
+        if size > BUDGET:
+            names = sorted({n for n in self._names(node)})[:8]
+            raise TooManyCombinations(
+                f"a comparison runs through {size:,} combinations of values (the limit is "
+                f"{BUDGET:,}); it involves {', '.join(names)}"
+            )
+
+    def _names(self, node: Expr) -> Iterable[str]:
+        from nesymm.ir.expr import postorder
+
+        return (n.data for n in postorder([node]) if n.op == "rv")
+
+    # ------------------------------------------------------------ random variables
+
+    def element(self, node: Expr, place: Place) -> Values:
+        """The values of a finite random variable at given keys."""
+        variable = self.variables[node.data]
+        tables = [self.values(a, place) for a in node.args]
+        if all(len(t) == 1 for t in tables):
+            return self._element(variable, tuple(next(iter(t)) for t in tables))
+        found: dict[Any, list[int]] = {}
+        inside = [set(domain(a.type)) for a in variable.axes]
+        for combo in product(*(t.items() for t in tables)):
+            key = tuple(v for v, _ in combo)
+            if any(k not in allowed for k, allowed in zip(key, inside, strict=True)):
+                continue
+            at = self.formula.and_([f for _, f in combo])
+            for value, holds in self._element(variable, key).items():
+                found.setdefault(value, []).append(self.formula.and_([at, holds]))
+        return {v: self.formula.or_(fs) for v, fs in found.items()}
+
+    def _element(self, variable: RandomVariable, key: tuple) -> Values:
+        """The values of one element; those it depends on come first, however many lie below."""
+        found = self.elements.get((variable.name, key))
+        if found is not None:
+            return found
+        if self._depth == _DEEPEST:
+            raise _TooDeep(variable, key)
+        if self._depth:
+            return self._nested_element(variable, key)
+        waiting = [(variable, key)]
+        while waiting:
+            try:
+                self._nested_element(*waiting[-1])
+                waiting.pop()
+            except _TooDeep as below:
+                waiting.append((below.variable, below.key))
+        return self.elements[variable.name, key]
+
+    def _nested_element(self, variable: RandomVariable, key: tuple) -> Values:
+        self._depth += 1
+        try:
+            return self._new_element(variable, key)
+        finally:
+            self._depth -= 1
+
+    def _new_element(self, variable: RandomVariable, key: tuple) -> Values:
+        place = dict(zip(variable.axes, key, strict=True))
+        outcomes = variable.outcomes
+        exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        if self.worlds:
+            return self._optional_element(variable, key, list(self._combinations(exprs, place)))
+        if all(is_const(e) for e in exprs):
+            index = self._variable(len(outcomes), Drawn(variable, key, variable.params))
+            known = {v: self.formula.literal(index, i) for i, v in enumerate(outcomes)}
+            self.elements[variable.name, key] = known
+            return known
+        found: dict[Any, list[int]] = {v: [] for v in outcomes}
+        for fixed, holds in self._combinations(exprs, place):
+            params = self._fixed_params(variable, place, fixed)
+            index = self._variable(len(outcomes), Drawn(variable, key, params))
+            for i, value in enumerate(outcomes):
+                literal = self.formula.literal(index, i)
+                found[value].append(self.formula.and_([holds, literal]))
+        self.elements[variable.name, key] = {v: self.formula.or_(fs) for v, fs in found.items()}
+        return self.elements[variable.name, key]
+
+    def _optional_element(
+        self, variable: RandomVariable, key: tuple, cases: list[tuple[dict[int, Expr], int]]
+    ) -> Values:
+        """The values of a variable, each case of which is a choice that may not be drawn."""
+        place = dict(zip(variable.axes, key, strict=True))
+        first, *others = variable.outcomes
+        found: dict[Any, list[int]] = {v: [] for v in others}
+        for fixed, holds in cases:
+            params = self._fixed_params(variable, place, fixed)
+            always = holds == self.formula.true and variable.guard is TRUE
+            source = Drawn(variable, key, params, optional=not always)
+            index = self._variable(len(variable.outcomes) + source.optional, source)
+            if source.optional:
+                self._optional.append((index, source, holds))
+            for i, value in enumerate(others, start=1):
+                literal = self.formula.literal(index, i)
+                found[value].append(self.formula.and_([holds, literal]))
+        values = {v: self.formula.or_(fs) for v, fs in found.items()}
+        # What is not drawn counts as the first value, as in the reference interpreter: any
+        # will do, since whatever reads it has the same guard.
+        values = {first: self.formula.not_(self.formula.or_(values.values())), **values}
+        self.elements[variable.name, key] = values
+        return values
+
+    def rules(self) -> int:
+        """That exactly those choices are drawn that apply; true unless in `worlds`."""
+        formula = self.formula
+        # Guards come last, because they may lead to more variables.
+        while self._optional:
+            index, source, holds = self._optional.pop()
+            place = dict(zip(source.variable.axes, source.key, strict=True))
+            drawn = formula.and_([holds, self.truth(source.variable.guard, place)])
+            unused = formula.literal(index, len(source.variable.outcomes))
+            taken = formula.and_([formula.not_(unused), drawn])
+            left_out = formula.and_([unused, formula.not_(drawn)])
+            self._rules.append(formula.or_([taken, left_out]))
+        return formula.and_(self._rules)
+
+    def weigh(
+        self, variable: RandomVariable, key: tuple, value: Expr, where: int
+    ) -> tuple[int, int]:
+        """Weigh by the density of a value where `where` holds.
+
+        Returns two formulas over literals made for this purpose: one that weighs, and one
+        that does not.
+        """
+        formula = self.formula
+        place = dict(zip(variable.axes, key, strict=True))
+        exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        on, off = [], []
+        for fixed, holds in self._combinations(exprs, place):
+            params = self._fixed_params(variable, place, fixed)
+            index = self._variable(2, Weight(variable, params, value))
+            literal, active = formula.literal(index, 1), formula.and_([where, holds])
+            both = formula.and_([literal, active])
+            neither = formula.and_([formula.not_(literal), formula.not_(active)])
+            on.append(formula.or_([both, neither]))
+            off.append(formula.not_(literal))
+        return formula.and_(on), formula.and_(off)
+
+    def _fixed_params(
+        self, variable: RandomVariable, place: Place, fixed: Mapping[int, Expr]
+    ) -> tuple[Param, ...]:
+        """The parameters of a variable with their finite parts fixed."""
+        return tuple(
+            tuple(self._specialise(e, place, fixed) for e in p)
+            if isinstance(p, tuple)
+            else self._specialise(p, place, fixed)
+            for p in variable.params
+        )
+
+    # ------------------------------------------------------------ combinations
+
+    def _combinations(
+        self, exprs: list[Expr], place: Place
+    ) -> Iterable[tuple[dict[int, Expr], int]]:
+        """Fix the finite parts of expressions to each of their values in turn."""
+        finite = self._finite_parts(exprs)
+        tables = [self.values(e, place) for e in finite]
+        joined: list[tuple[tuple, int]] = [((), self.formula.true)]
+        for part, table in zip(finite, tables, strict=True):
+            self._check_size(part, len(joined) * len(table))
+            joined = [
+                ((*values, value), self.formula.and_([here, holds]))
+                for values, here in joined
+                for value, holds in table.items()
+            ]
+            # Values that never meet (`X` is 0 and `1 - X` is 0) need not make sense.
+            joined = [row for row in joined if len(tables) == 1 or can_hold(self.formula, row[1])]
+        for values, holds in joined:
+            if holds != self.formula.false:
+                yield {id(e): const(v) for e, v in zip(finite, values, strict=True)}, holds
+
+    def _finite_parts(self, exprs: list[Expr]) -> list[Expr]:
+        """The largest subexpressions that depend on finite variables only."""
+        found: dict[int, Expr] = {}
+        stack = list(exprs)
+        seen: set[int] = set()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            finite, runtime = self.kind(node)
+            if not finite:
+                continue
+            if runtime or isinstance(node.type, Tensor):
+                # A tensor has no table of values; its entries have.
+                stack.extend(node.args)
+            else:
+                found[id(node)] = node
+        return list(found.values())
+
+    def _specialise(self, expr: Expr, place: Place, fixed: Mapping[int, Expr]) -> Expr:
+        """The expression with its axes and finite parts replaced by constants."""
+        if is_const(expr):
+            return expr
+
+        def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+            if id(node) in fixed:
+                return fixed[id(node)]
+            if node.op == "axis" and node.data in place:
+                return const(place[node.data])
+            return rebuild(node, args)
+
+        def keep(node: Expr) -> bool:
+            return not node.args and node.op != "axis" and id(node) not in fixed
+
+        return rewrite(expr, rule, keep=keep)
+
+
+def _same(x: Any, y: Any) -> bool:
+    return eq(const(x), const(y)).data is True
+
+
+def _less(x: Any, y: Any) -> bool:
+    return lt(const(x), const(y)).data is True
+
+
+def _at_most(x: Any, y: Any) -> bool:
+    return le(const(x), const(y)).data is True
+
+
+__all__ = ["Drawn", "Encoding", "Leaf", "Source", "TooManyCombinations", "Weight"]

@@ -1,0 +1,379 @@
+"""Log-masses, log-densities and draws of random variables over named dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from nesymm.inference.arrays import stop_gradient
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.densities import by_logit, constrain, draw_vectors, log_density, log_masses
+from nesymm.inference.elimination.choices import Choice
+from nesymm.inference.elimination.factors import Factor
+from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.static.montecarlo import make_distribution
+from nesymm.inference.world import Tables, outcome_codes
+from nesymm.ir.algebra import and_
+from nesymm.ir.expr import TRUE, Expr, leaves
+from nesymm.ir.step import Param, Proposal, RandomVariable
+from nesymm.language.families import FAMILIES
+
+# What stands in for a parameter where the variable is not drawn: no NaN may come of it.
+_HARMLESS = {"unit": 0.5, "simplex": 0.5, "positive": 1.0, "real": 0.0, "fixed": 1.0}
+
+
+def masses(
+    low: Tables, variable: RandomVariable, dim: Choice, guard: Expr, params: tuple[Param, ...]
+) -> Named:
+    """Log-probabilities of the outcomes of a finite variable, along `dim`.
+
+    Where the variable is not drawn, it is fixed to its first outcome, which nobody reads.
+    """
+    holds = None if guard is TRUE else low.value(guard)
+    return _where_drawn(low, holds, _masses(low, variable, dim, holds is not None, params), dim)
+
+
+def masses_apart(low: Tables, variable: RandomVariable) -> list[Factor]:
+    """The same, one factor for each outcome, as if the variable were drawn everywhere."""
+    dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+    table = _masses(low, variable, dim, variable.guard is not TRUE, variable.params)
+    kept = table.dims[:-1]
+    return [Factor(table.array[..., i], kept, table.plain[..., i]) for i in range(dim.size)]
+
+
+def _masses(
+    low: Tables, variable: RandomVariable, dim: Choice, guarded: bool, params: tuple[Param, ...]
+) -> Factor:
+    """The probabilities of the outcomes where the variable is drawn; `dim` is the last."""
+    if variable.family == "categorical":
+        params = params[:1]
+        known = low.world.log_masses(low, params[0], dim.size)
+        if known is not None:
+            plain = low.world.plain_masses(low, params[0], dim.size)
+            assert plain is not None
+            return Factor(known.array, (*known.dims, dim), plain.array)
+    unknown: list[Named] = []
+    logits = by_logit(variable.family, params)
+    params = logits or params
+    if variable.neural:
+        whole = low.value(params[0])  # type: ignore[arg-type]
+        behind = whole.array.ndim - len(whole.dims)
+        if variable.family == "bernoulli":
+            flat = (
+                whole.array.reshape((*whole.array.shape[: len(whole.dims)], -1))[..., 0]
+                if (behind)
+                else whole.array
+            )
+            arrays: tuple[Any, ...] = (flat,)
+        else:
+            arrays = (whole.array,)
+        dims = whole.dims
+    else:
+        families = FAMILIES.get(variable.family)
+        limits = families.constraints if families else ("simplex",)
+        flat_params: list[Named] = []
+        for limit, param in zip(limits, params, strict=False):
+            for e in param if isinstance(param, tuple) else (param,):
+                value = low.value(e)
+                if guarded or variable.family == "binomial":
+                    unknown += _unknown(e, value)
+                if guarded:
+                    # Not by the guard, which may depend on much: the table stays small.
+                    ok = jnp.isfinite(value.array)
+                    value = Named(jnp.where(ok, value.array, _HARMLESS[limit]), value.dims)
+                flat_params.append(value)
+        dims = union(v.dims for v in flat_params)
+        lined = [expand(jnp, v, dims) for v in flat_params]
+        if variable.family in ("choice", "categorical"):
+            arrays = (tuple(jnp.asarray(a, low.real) for a in lined),)
+        elif variable.family == "bernoulli":
+            arrays = (jnp.asarray(lined[0], low.real),)
+        else:
+            arrays = tuple(a[..., None] for a in lined)
+    neural = variable.neural or logits is not None
+    table = log_masses(jnp, variable.family, arrays, variable.outcomes, neural)
+    table = table.astype(low.real)
+    for value in unknown:
+        table = _unless_nan(table, expand(jnp, value, dims)[..., None])
+    return Factor(table, (*dims, dim), jnp.exp(table))
+
+
+def by_network(variable: RandomVariable) -> bool:
+    """Whether a network has a say in how a variable is drawn."""
+    return bool(variable.neural or leaves(_each(variable.params), "neural"))
+
+
+def spoiled(low: Tables, variable: RandomVariable) -> tuple[Named, Any] | None:
+    """Where a variable is to be drawn by NaN that a network gave, and that NaN."""
+    values = [v for p in _each(variable.params) for v in _unknown(p, low.value(p))]
+    if not values:
+        return None
+    total = values[0]
+    for value in values[1:]:
+        total = apply(jnp, jnp.add, total, value)
+    where = apply(jnp, lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
+    return where, jnp.sum(total.array)
+
+
+def _each(params: Sequence[Param]) -> list[Expr]:
+    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
+
+
+def _unknown(param: Expr, value: Named) -> list[Named]:
+    """A parameter that a network gives, one number for all that lies behind: where it is NaN,
+    what stands in for it may not pass for an answer."""
+    if not leaves([param], "neural"):
+        return []
+    behind = tuple(range(len(value.dims), value.array.ndim))
+    return [Named(jnp.sum(stop_gradient(value.array), behind), value.dims)]
+
+
+def _unless_nan(result: Any, value: Any) -> Any:
+    # Not by a constant NaN: a compiler may take that for a case that never comes.
+    return jnp.where(jnp.isnan(value), value, result)
+
+
+def _where_drawn(low: Tables, holds: Named | None, table: Factor, dim: Choice) -> Named:
+    if holds is None:
+        return table
+    first = jnp.arange(dim.size) == 0
+    absent = Named(jnp.where(first, 0.0, -jnp.inf).astype(low.real), (dim,))
+    logs = apply(jnp, jnp.where, holds, table, absent)
+    plain = Named(table.plain, table.dims)
+    sure = Named(first.astype(low.real), (dim,))
+    return Factor(logs.array, logs.dims, apply(jnp, jnp.where, holds, plain, sure).array)
+
+
+def mass_at(low: Tables, variable: RandomVariable, index: Named) -> Named | None:
+    """The log-probability of one outcome where a table has it at hand; else None."""
+    if variable.family != "categorical":
+        return None
+    known = low.world.log_masses(low, variable.params[0], len(variable.outcomes), index)
+    if known is None or variable.guard is TRUE:
+        return known
+    absent = Named(jnp.where(index.array == 0, 0.0, -jnp.inf).astype(low.real), index.dims)
+    return apply(jnp, jnp.where, low.value(variable.guard), known, absent)
+
+
+def family_params(low: Tables, law: Proposal, guarded: bool) -> tuple[Named, ...]:
+    """The parameters of an infinite family; outputs of networks are mapped to constraints.
+
+    A guarded variable is drawn whether or not its guard holds (nobody reads it where it does
+    not), so its parameters are kept valid.
+    """
+    about = FAMILIES[law.family]
+    if not law.neural:
+        values = []
+        for limit, param in zip(about.constraints, law.params, strict=True):
+            value = low.value(param)  # type: ignore[arg-type]
+            if guarded:
+                value = Named(_valid(value.array, limit), value.dims)
+            values.append(value)
+        return tuple(values)
+    whole = low.value(law.params[0])  # type: ignore[arg-type]
+    columns = jnp.split(whole.array, len(about.params), axis=-1)
+    return tuple(
+        Named(
+            constrain(jnp, c, column[..., 0] if column.shape[-1:] == (1,) else column), whole.dims
+        )
+        for c, column in zip(about.constraints, columns, strict=True)
+    )
+
+
+def _valid(value: Any, limit: str) -> Any:
+    if limit == "covariance" and isinstance(value, np.ndarray):
+        return value  # It is constant, and was checked by the compiler.
+    if limit == "covariance":
+        factor = jnp.linalg.cholesky(stop_gradient(value))
+        ok = jnp.isfinite(factor).all((-2, -1), keepdims=True)
+        return jnp.where(ok, value, jnp.eye(value.shape[-1], dtype=value.dtype))
+    ok = jnp.isfinite(value)
+    if limit == "positive":
+        ok = ok & (value > 0)
+    elif limit == "unit":
+        ok = ok & (value >= 0) & (value <= 1)
+    return jnp.where(ok, value, _HARMLESS[limit])
+
+
+def density(
+    low: Tables,
+    variable: RandomVariable,
+    value: Named,
+    proposal: Proposal | None = None,
+    anyway: bool = False,
+) -> Named:
+    """The log-density of an infinite variable at a value, by its prior or by a guide; 0 where it
+    is not drawn, unless it counts `anyway`."""
+    law = proposal or variable.prior
+    guard = and_(variable.guard, law.condition)
+    family, arrays = law.family, family_params(low, law, guard is not TRUE)
+    logits = law.params if law.neural else by_logit(family, law.params)
+    if family == "geometric" and logits:
+        raw = low.value(logits[0])  # type: ignore[arg-type]
+        family = "geometric by logit"
+        arrays = (Named(raw.array.reshape(raw.array.shape[: len(raw.dims)]), raw.dims),)
+    dims = union(v.dims for v in (*arrays, value))
+    lined = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
+    depth = max(n for _, n in lined)
+    if family == "multivariate_normal":
+        *given, at = (a for a, _ in lined)
+        result = log_density(jnp, family, tuple(given), at)
+    else:
+        bare = [a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in lined]
+        result = log_density(jnp, family, tuple(bare[:-1]), bare[-1])
+        result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
+    named = Named(result.astype(low.real), dims)
+    if guard is TRUE or anyway:
+        return named
+    for param in law.params:
+        for unknown in _unknown(param, low.value(param)):  # type: ignore[arg-type]
+            named = apply(jnp, _unless_nan, named, unknown)
+    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
+
+
+def proposal_density(
+    low: Tables, variable: RandomVariable, value: Named, anyway: bool = False
+) -> Named:
+    """The log-density of what an infinite variable was drawn from: the guide that applies, and
+    the prior where none does; see `density` for `anyway`."""
+    return _by_proposal(low, variable, lambda p: density(low, variable, value, p, anyway))
+
+
+def _by_proposal(
+    low: Tables, variable: RandomVariable, found: Callable[[Proposal], Named]
+) -> Named:
+    """What is found for the first proposal of a variable that applies."""
+    *guides, last = variable.proposals
+    result = found(last)
+    for guide in reversed(guides):
+        result = apply(jnp, _where, low.value(guide.condition), found(guide), result)
+    return result
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    """`where` for values that may have dimensions behind the named ones."""
+    behind = max(a.ndim, b.ndim) - condition.ndim
+    return jnp.where(condition.reshape((*condition.shape, *(1,) * behind)), a, b)
+
+
+def _behind(array: Any, named: int) -> tuple[Any, int]:
+    return array, array.ndim - named
+
+
+def draw_infinite(
+    low: Tables, variable: RandomVariable, key: Any, dims: tuple, shape: tuple[int, ...]
+) -> Named:
+    """A draw per element of `dims` from the prior of an infinite variable."""
+    return _draw_from(low, variable, variable.prior, key, dims, shape)
+
+
+def propose(
+    low: Tables, variable: RandomVariable, key: Any, dims: tuple, shape: tuple[int, ...]
+) -> Named:
+    """The same from the guide that applies, and from the prior where none does."""
+    laws = variable.proposals
+    keys = [key] if len(laws) == 1 else list(jax.random.split(key, len(laws)))
+    own = dict(zip(laws, keys, strict=True))
+    return _by_proposal(
+        low, variable, lambda law: _draw_from(low, variable, law, own[law], dims, shape)
+    )
+
+
+def _draw_from(
+    low: Tables,
+    variable: RandomVariable,
+    law: Proposal,
+    key: Any,
+    dims: tuple,
+    shape: tuple[int, ...],
+) -> Named:
+    import numpyro.distributions as dist
+
+    guarded = and_(variable.guard, law.condition) is not TRUE
+    arrays = family_params(low, law, guarded)
+    lined = [expand(jnp, v, dims) for v in arrays]
+    behind = [a.shape[len(dims) :] for a in lined]
+    if law.family == "multivariate_normal":
+        noise = jax.random.normal(key, (*shape, *behind[0]), low.real)
+        return Named(draw_vectors(jnp, noise, *lined), dims)
+    event = jnp.broadcast_shapes(*behind)
+    wide = [
+        jnp.broadcast_to(
+            jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (len(event) - len(b)))),
+            (*shape, *event),
+        )
+        for a, b in zip(lined, behind, strict=True)
+    ]
+    sample = make_distribution(dist, law.family, wide).sample(key)
+    if not jnp.issubdtype(sample.dtype, jnp.integer):
+        sample = sample.astype(low.real)
+    return Named(sample, dims)
+
+
+def divergence(low: Tables, variable: RandomVariable) -> Named | None:
+    """KL(guide || prior) of an infinite variable; None where there is no formula.
+
+    It is 0 where the variable is not drawn, and where no guide applies.
+    """
+    total: Named | None = None
+    for guide in reversed(variable.guides):
+        found = _divergence(low, variable, guide)
+        if found is None:
+            return None
+        if guide.condition is not TRUE:
+            rest = Named(jnp.zeros((), low.real)) if total is None else total
+            found = apply(jnp, jnp.where, low.value(guide.condition), found, rest)
+        total = found
+    assert total is not None
+    if variable.guard is TRUE:
+        return total
+    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(variable.guard), total)
+
+
+def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named | None:
+    import numpyro.distributions as dist
+    from numpyro.distributions.kl import kl_divergence
+
+    if "multivariate_normal" in (law.family, variable.family):
+        return None
+    guide = family_params(low, law, and_(variable.guard, law.condition) is not TRUE)
+    prior = family_params(low, variable.prior, variable.guard is not TRUE)
+    dims = union([variable.axes, *(v.dims for v in (*guide, *prior))])
+    lined = [expand(jnp, v, dims) for v in (*guide, *prior)]
+    depth = max(a.ndim for a in lined)
+    wide = [jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (depth - a.ndim))) for a in lined]
+    wide = list(jnp.broadcast_arrays(*wide))
+    try:
+        result = kl_divergence(
+            make_distribution(dist, law.family, wide[: len(guide)]),
+            make_distribution(dist, variable.family, wide[len(guide) :]),
+        )
+    except NotImplementedError:
+        return None
+    result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
+    # One per element, also where all elements have the same.
+    sizes = [d.size if d in variable.axes else n for d, n in zip(dims, result.shape, strict=True)]
+    return Named(jnp.broadcast_to(result, sizes), dims)
+
+
+def log_probability_at(
+    low: Tables, variable: RandomVariable, value: Named, anyway: bool = False
+) -> Named:
+    """The log-probability of the value of a variable; see `density` for `anyway`."""
+    if not variable.finite:
+        return density(low, variable, value, anyway=anyway)
+    dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+    table = masses(low, variable, dim, variable.guard, variable.params)
+    codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
+    here = apply(jnp, jnp.equal, codes, value)
+    chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
+    return reduce(jnp, jnp.sum, chosen, [dim])
+
+
+REPARAMETERISED = frozenset(
+    {"normal", "uniform", "exponential", "gamma", "beta", "laplace", "lognormal", "student_t",
+     "multivariate_normal"}
+)  # fmt: skip

@@ -1,0 +1,203 @@
+"""Choice by cases, reductions along axes, lookups; substitution and rebuilding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from nesymm.ir.algebra import (
+    and_,
+    axis_value,
+    conjuncts,
+    const,
+    eq,
+    is_const,
+    item,
+    le,
+    lt,
+    not_,
+    or_,
+    within,
+)
+from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic, number
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Substitution, make, rewrite
+from nesymm.ir.types import BOOL, Bool, Int, Real, Type, domain, join
+
+# ---------------------------------------------------------------- choice
+
+
+def case(branches: Sequence[tuple[Expr, Expr]]) -> Expr:
+    """The value of the first condition that holds; without meaning where none does."""
+    live: list[tuple[Expr, Expr]] = []
+    for condition, value in branches:
+        if condition is FALSE:
+            continue
+        known = next((i for i, (_, v) in enumerate(live) if v is value), None)
+        if known is not None and known == len(live) - 1:
+            live[known] = (or_(live[known][0], condition), value)
+        else:
+            live.append((condition, value))
+        if condition is TRUE:
+            break
+    if not live:
+        raise ValueError("a case needs a branch that can apply")
+    if len(live) == 1 or all(v is live[0][1] for _, v in live):
+        return live[0][1]
+    type_: Type | None = live[0][1].type
+    for _, value in live[1:]:
+        type_ = join(type_, value.type) if type_ is not None else None
+    if type_ is None:
+        raise TypeError("the branches of a case have no common type")
+    if isinstance(type_, Bool):
+        taken: list[Expr] = []
+        parts = []
+        for condition, value in live:
+            parts.append(and_(condition, *(not_(c) for c in taken), value))
+            taken.append(condition)
+        return or_(*parts)
+    return make("case", tuple(part for branch in live for part in branch), type_=type_)
+
+
+# ---------------------------------------------------------------- axes
+
+
+def substitute(expr: Expr, mapping: Substitution, memo: dict[int, Expr] | None = None) -> Expr:
+    """Replace axes by expressions; bound axes are never captured (names are unique)."""
+    if not mapping or not expr.axes or expr.axes.isdisjoint(mapping):
+        return expr
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "axis":
+            return mapping.get(node.data, node)
+        return rebuild(node, args)
+
+    return rewrite(expr, rule, memo, keep=lambda n: n.axes.isdisjoint(mapping))
+
+
+def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """The same operation on other arguments, simplified again."""
+    if args == node.args:
+        return node
+    match node.op:
+        case "and":
+            return and_(*args)
+        case "or":
+            return or_(*args)
+        case "not":
+            return not_(*args)
+        case "eq":
+            return eq(*args)
+        case "lt":
+            return lt(*args)
+        case "le":
+            return le(*args)
+        case "number":
+            return number(*args)
+        case "case":
+            pairs = list(zip(args[::2], args[1::2], strict=True))
+            if all(c is FALSE for c, _ in pairs):
+                return pairs[0][1]
+            return case(pairs)
+        case "any":
+            return any_(node.data, *args)
+        case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
+            return reduce_(node.op, node.data, *args)
+        case "lookup":
+            return lookup(node.data, *args)
+        case "item":
+            return item(args[0], node.data)
+        case op if op in UNARY or op in BINARY:
+            try:
+                return arithmetic(op, *args)
+            except (ArithmeticError, ValueError):
+                # What has no value, as 0 / 0, is guarded by a condition that does not hold here.
+                pass
+    return make(node.op, args, node.data, node.type)
+
+
+def any_(axis: Axis, condition: Expr) -> Expr:
+    """Whether the condition holds for some value of the axis."""
+    if axis not in condition.axes:
+        return condition
+    if condition.op == "or":
+        return or_(*(any_(axis, part) for part in condition.args))
+    parts = conjuncts(condition)
+    # The one-point rule: some E with E = e and g(E) is g(e), if e is in range.
+    for part in parts:
+        if part.op != "eq":
+            continue
+        for this, other in (part.args, part.args[::-1]):
+            if this.op == "axis" and this.data == axis and axis not in other.axes:
+                rest = and_(*(p for p in parts if p is not part))
+                return and_(within(other, axis.type), substitute(rest, {axis: other}))
+    outside = [p for p in parts if axis not in p.axes]
+    (inside,), bound = _bind(axis, and_(*(p for p in parts if axis in p.axes)))
+    return and_(*outside, make("any", (inside,), bound))
+
+
+def _bind(axis: Axis, *parts: Expr) -> tuple[tuple[Expr, ...], Axis]:
+    """Name a bound axis by how deeply reductions are nested inside its scope.
+
+    Bound names then never clash with free ones (no capture), and reductions that differ
+    only in the name of their axis are one expression.
+    """
+    if axis.name.startswith("∃"):
+        return parts, axis
+    depth = max(p.binders for p in parts)
+    bound = Axis(f"∃{axis.name.split('~')[0]}{depth or ''}", axis.type)
+    mapping = {axis: axis_value(bound)}
+    return tuple(substitute(p, mapping) for p in parts), bound
+
+
+def reduce_(op: str, axis: Axis, condition: Expr, value: Expr) -> Expr:
+    """sum, min, max or pick of a value over the places where a condition holds."""
+    if op == "pick":
+        if axis not in value.axes:
+            return value
+        for part in conjuncts(condition):
+            if part.op == "eq":
+                for this, other in (part.args, part.args[::-1]):
+                    if this.op == "axis" and this.data == axis and axis not in other.axes:
+                        return substitute(value, {axis: other})
+    if op == "sum":
+        assert isinstance(value.type, Int | Real)
+        n = axis.size
+        lo, hi = min(0, n * value.type.lo), max(0, n * value.type.hi)
+        type_: Type = Int(lo, hi) if isinstance(value.type, Int) else Real(lo, hi)
+    else:
+        type_ = value.type
+    parts, bound = _bind(axis, condition, value)
+    return make(op, parts, bound, type_)
+
+
+# ---------------------------------------------------------------- constant tables
+
+
+def lookup(table: Any, *keys: Expr) -> Expr:
+    """An entry of a constant table; the caller has checked that the keys are in range."""
+    if all(is_const(k) for k in keys):
+        return const(table.entries.get(tuple(k.data for k in keys), table.default))
+    values = list(dict.fromkeys(table.entries.values()))
+    if table.default is not None:
+        values.append(table.default)
+    types: list[Type] = [const(v).type for v in values]
+    type_: Type | None = types[0]
+    for other in types[1:]:
+        type_ = join(type_, other) if type_ is not None else None
+    if type_ is None:
+        raise TypeError("the entries of a table have no common type")
+    return make("lookup", keys, table, BOOL if isinstance(types[0], Bool) else type_)
+
+
+# ---------------------------------------------------------------- places along axes
+
+
+def places(axes: tuple[Axis, ...]) -> Iterator[tuple]:
+    """Every combination of values along some axes."""
+    return product(*(domain(a.type) for a in axes))
+
+
+def at_place(expr: Expr, axes: tuple[Axis, ...], key: tuple) -> Expr:
+    """An expression at such a combination."""
+    return substitute(expr, {a: const(k) for a, k in zip(axes, key, strict=True)})

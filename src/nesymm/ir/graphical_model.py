@@ -1,0 +1,444 @@
+"""The graphical model of a `StepProgram`, as a graph that `nesymm.draw` can draw.
+
+There is one node per predicate: its random variables (of all its clauses), the state it
+carries, its observation and its query are one. An edge means that some expression of the
+target looks at the source. The compiler writes derived predicates out in full; where an
+expression contains the whole definition of another node (what a slot will hold, what an
+observation is about), the edge comes from that node, and not from what it is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from nesymm.ir.axes import any_
+from nesymm.ir.expr import Axis, Expr
+from nesymm.ir.graph import Edge, Graph, Kind, Node
+from nesymm.ir.show import axis_text
+from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
+from nesymm.ir.symbols import has_symbol
+from nesymm.ir.symbols import show as show_term
+from nesymm.language.program import At
+
+# With more atoms than this, those of one predicate are one node even where some are
+# observed or asked for and others are not.
+_MAX_ATOMS = 8
+
+_LEAVES = frozenset(("rv", "slot", "input", "given"))
+
+
+def graph_of(step: StepProgram, title: str) -> Graph:
+    """The plate model: static nodes outside, temporal ones once per step."""
+    members = _members(step)
+    reader = _Reader(step, members)
+    edges: list[Edge] = []
+    for member in members.values():
+        found = reader.dependencies(member)
+        edges += [use.edge(member.id) for use in found.values() if use.source in members]
+    used = {edge.source for edge in edges}
+    kept = [m for m in members.values() if m.id in used or not m.inputs or m.roots]
+    temporal = {m.id for m in kept if m.temporal}
+    return Graph(
+        tuple(member.node() for member in kept),
+        tuple(_fitting(edge, temporal) for edge in edges),
+        title,
+    )
+
+
+def _fitting(edge: Edge, temporal: set[str]) -> Edge:
+    """A static node that looks at one step of a temporal one has a plain edge to that step."""
+    if edge.across and not {edge.source, edge.target} <= temporal:
+        last = 0 if edge.latched else edge.last
+        return Edge(edge.source, edge.target, label=edge.label, last=last)
+    return edge
+
+
+# ---------------------------------------------------------------- what the nodes are
+
+
+@dataclass
+class _Member:
+    """What is drawn as one node: everything about a predicate (or one atom of it)."""
+
+    id: str
+    label: str
+    temporal: bool = False
+    inputs: int = 0
+    slots: list[Slot] = field(default_factory=list)
+    variables: list[RandomVariable] = field(default_factory=list)
+    observations: list[ObservationDecl] = field(default_factory=list)
+    queries: list[QueryDecl] = field(default_factory=list)
+
+    @property
+    def roots(self) -> list[ObservationDecl | QueryDecl]:
+        return [*self.observations, *self.queries]
+
+    def node(self) -> Node:
+        kind: Kind = "derived"
+        if self.inputs and not self.variables:
+            kind = "input"
+        elif self.observations:
+            kind = "observed"
+        elif self.queries:
+            kind = "query"
+        elif self.variables:
+            kind = "variable"
+        asked = bool(self.queries) and kind != "query"
+        label = self.label + self._axes()
+        first, last = self._steps()
+        return Node(
+            self.id, label, kind=kind, temporal=self.temporal, asked=asked, first=first, last=last
+        )
+
+    def _steps(self) -> tuple[int, int | None]:
+        """The steps at which it can be there."""
+        conditions = [v.guard for v in self.variables] + [s.present for s in self.slots]
+        conditions += [root.holds for root in self.roots]
+        spans = [s for s in map(_span, conditions) if s is not None]
+        if not self.temporal or self.inputs or not spans:
+            return 0, None
+        last = max(b for _, b in spans)
+        return int(min(a for a, _ in spans)), None if last == inf else int(last)
+
+    def _axes(self) -> str:
+        """The axes that all parts run along."""
+        parts: list[Slot | RandomVariable | ObservationDecl | QueryDecl]
+        parts = [*self.variables, *self.slots, *self.roots]
+        found = {tuple(axis_text(a) for a in part.axes) for part in parts}
+        axes = found.pop() if len(found) == 1 else ()
+        return f"({','.join(axes)})" if axes else ""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """The name of a variable, slot, observation or query, taken apart."""
+
+    pred: str
+    keys: str = ""
+    lag: int = 1
+    latched: bool = False
+
+
+def _variable_name(variable: RandomVariable) -> _Name:
+    heads = dict.fromkeys(head.partition("(")[0] for head in variable.label.split("; "))
+    return _Name("; ".join(heads), _keys(variable.name))
+
+
+def _slot_name(name: str) -> _Name:
+    whole = re.fullmatch(r"(.*?)(?:\((.*)\))?(?:@(?:-(\d+)|(0)))?", name, re.DOTALL)
+    assert whole is not None
+    return _Name(whole[1], whole[2] or "", int(whole[3] or 1), whole[4] is not None)
+
+
+def _observation_name(observation: ObservationDecl) -> _Name:
+    return _Name(observation.name.partition("(")[0], _keys(observation.name))
+
+
+def _query_name(query: QueryDecl) -> _Name:
+    pred = query.name.removesuffix(str(query.when or "")).partition("(")[0]
+    terms = query.template if isinstance(query.template, tuple) else ()
+    return _Name(pred, ",".join(show_term(t) for t in terms if not has_symbol(t)))
+
+
+def _keys(name: str) -> str:
+    _, opening, rest = name.partition("(")
+    return rest.removesuffix(")") if opening else ""
+
+
+def _is_answer(slot: str) -> bool:
+    """Whether a slot carries the answer to a query about a fixed step."""
+    return slot.startswith("query ")
+
+
+def _members(step: StepProgram) -> dict[str, _Member]:
+    apart = _told_apart(step)
+    members: dict[str, _Member] = {}
+
+    def member(name: _Name, temporal: bool) -> _Member:
+        label = f"{name.pred}({name.keys})" if name.pred in apart else name.pred
+        found = members.setdefault(label, _Member(label, label))
+        found.temporal |= temporal and step.temporal
+        return found
+
+    for given in step.inputs:
+        member(_Name(given.name), given.timed).inputs += 1
+    for variable in step.variables:
+        member(_variable_name(variable), not variable.static).variables.append(variable)
+    for slot in step.slots:
+        if not _is_answer(slot.name):
+            name = _slot_name(slot.name)
+            owner = member(name, True)
+            # What lies further back is a copy of what the first slot held.
+            if name.lag == 1 and not name.latched:
+                owner.slots.append(slot)
+    for observation in step.observations:
+        owner = member(_observation_name(observation), observation.when is not None)
+        owner.observations.append(observation)
+    for query in step.queries:
+        member(_query_name(query), query.when is not None).queries.append(query)
+    return members
+
+
+def _told_apart(step: StepProgram) -> set[str]:
+    """Predicates some of whose atoms are observed or asked for, and others not."""
+    atoms: dict[str, set[str]] = {}
+    roles: dict[str, dict[str, set[str]]] = {}
+    for name in (
+        *map(_variable_name, step.variables),
+        *(_slot_name(s.name) for s in step.slots if not _is_answer(s.name)),
+    ):
+        atoms.setdefault(name.pred, set()).add(name.keys)
+    roots = [("observed", _observation_name(o)) for o in step.observations]
+    roots += [("asked", _query_name(q)) for q in step.queries]
+    for role, name in roots:
+        roles.setdefault(name.pred, {}).setdefault(name.keys, set()).add(role)
+    found = set()
+    for pred, by_atom in roles.items():
+        known = atoms.get(pred, set(by_atom))
+        mixed = len({frozenset(by_atom.get(keys, ())) for keys in known}) > 1
+        fits = set(by_atom) <= known and "" not in known and not any("*" in k for k in known)
+        if mixed and fits and len(known) <= _MAX_ATOMS:
+            found.add(pred)
+    return found
+
+
+# ---------------------------------------------------------------- what they depend on
+
+
+@dataclass
+class _Use:
+    """That a node is looked at, at which distance in time, when, and through which networks."""
+
+    source: str
+    lag: int
+    latched: bool
+    first: float = inf
+    last: float = -inf
+    networks: dict[str, None] = field(default_factory=dict)
+
+    def edge(self, target: str) -> Edge:
+        first = 0 if self.first <= max(self.lag, self.latched) else int(self.first)
+        last = None if self.last == inf else int(self.last)
+        label = ", ".join(self.networks)
+        return Edge(self.source, target, self.lag, label, first, last, self.latched)
+
+
+_Uses = dict[tuple[str, int, bool], _Use]
+_Interval = tuple[float, float]
+_ALWAYS: _Interval = (0, inf)
+
+
+class _Reader:
+    """Finds what the expressions of a node look at."""
+
+    def __init__(self, step: StepProgram, members: dict[str, _Member]):
+        self.slots: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.shapes = _Shapes()
+        # The definition of a node, as a whole or as parts of a conjunction.
+        self.whole: dict[int, list[str]] = {}
+        self.parts: list[tuple[frozenset[int], str]] = []
+        for member in members.values():
+            self.variables |= {v.name: member.id for v in member.variables}
+            for slot in member.slots:
+                anywhere = slot.present
+                for axis in slot.axes:
+                    anywhere = any_(axis, anywhere)
+                for expr in (slot.present, anywhere, *slot.values):
+                    self._define(expr, member.id)
+        for slot in step.slots:
+            name = _slot_name(slot.name)
+            label = f"{name.pred}({name.keys})"
+            self.slots[slot.name] = label if label in members else name.pred
+        for member in members.values():
+            truths: list[ObservationDecl | QueryDecl]
+            truths = [o for o in member.observations if not o.is_value]
+            truths += [q for q in member.queries if not q.values and not isinstance(q.when, At)]
+            for root in truths:
+                if root.holds.op in ("and", "or", "any", "lfp"):
+                    self._define(root.holds, member.id)
+
+    def _define(self, expr: Expr, owner: str) -> None:
+        if expr.op in _LEAVES or expr.op in ("const", "axis", "time") or _interval(expr):
+            return
+        owners = self.whole.setdefault(self.shapes.of(expr), [])
+        if owner not in owners:
+            owners.append(owner)
+        if expr.op == "and":
+            self.parts.append((frozenset(map(self.shapes.of, expr.args)), owner))
+
+    def dependencies(self, member: _Member) -> _Uses:
+        uses: _Uses = {}
+        unclear: list[tuple[list[str], _Interval]] = []
+        for expr, when in _expressions(member):
+            self._walk(member.id, expr, when, uses, unclear)
+        for owners, when in unclear:
+            if not any((owner, 0, False) in uses for owner in owners):
+                _add(uses, owners[0], 0, False, when, ())
+        return {key: use for key, use in uses.items() if key != (member.id, 0, False)}
+
+    def _walk(
+        self,
+        own: str,
+        root: Expr,
+        when: _Interval,
+        uses: _Uses,
+        unclear: list[tuple[list[str], _Interval]],
+    ) -> None:
+        seen: set[tuple[int, _Interval, tuple[str, ...]]] = set()
+        stack: list[tuple[Expr, _Interval, tuple[str, ...]]] = [(root, when, ())]
+        while stack:
+            expr, when, nets = stack.pop()
+            if (id(expr), when, nets) in seen or when[0] > when[1]:
+                continue
+            seen.add((id(expr), when, nets))
+            if expr.op in _LEAVES:
+                self._leaf(expr, when, nets, uses)
+                stack.extend((arg, when, nets) for arg in reversed(expr.args))
+                continue
+            owners = self.whole.get(self.shapes.of(expr), [])
+            if own in owners:  # of nodes with one definition, the first stands for it
+                owners = owners[: owners.index(own)]
+            if len(owners) == 1:
+                _add(uses, owners[0], 0, False, when, nets)
+                continue
+            if owners:
+                unclear.append((owners, when))
+                continue
+            stack.extend(reversed([*self._below(own, expr, when, nets, uses)]))
+
+    def _below(
+        self, own: str, expr: Expr, when: _Interval, nets: tuple[str, ...], uses: _Uses
+    ) -> Iterator[tuple[Expr, _Interval, tuple[str, ...]]]:
+        """The operands of an expression, with the steps at which each matters."""
+        match expr.op:
+            case "and":
+                when = _during(expr, when)
+                ids = {self.shapes.of(arg): arg for arg in expr.args}
+                covered: set[int] = set()
+                for parts, owner in self.parts:
+                    if owner != own and parts <= ids.keys() and not parts <= covered:
+                        covered |= parts
+                        _add(uses, owner, 0, False, when, nets)
+                yield from ((arg, when, nets) for i, arg in ids.items() if i not in covered)
+            case "case":
+                for condition, value in zip(expr.args[::2], expr.args[1::2], strict=True):
+                    yield condition, when, nets
+                    yield value, _during(condition, when), nets
+                    if _interval(condition) == (0, 0):
+                        when = _meet(when, (1, inf))
+            case "neural":
+                inner = nets if expr.data[0] in nets else (*nets, expr.data[0])
+                yield from ((arg, when, inner) for arg in expr.args)
+            case "lfp":
+                system, index = expr.data
+                yield system.definitions[index], when, nets
+            case _:
+                yield from ((arg, when, nets) for arg in expr.args)
+
+    def _leaf(self, expr: Expr, when: _Interval, nets: tuple[str, ...], uses: _Uses) -> None:
+        if expr.op == "rv":
+            _add(uses, self.variables[expr.data], 0, False, when, nets)
+        elif expr.op == "given":
+            _add(uses, expr.data, 0, False, when, nets)
+        elif expr.op == "input":
+            name, which = expr.data
+            lag = int(which[3:]) if isinstance(which, str) and which.startswith("lag") else 0
+            _add(uses, name, lag, which == "first", when, nets)
+        elif not _is_answer(expr.data[0]):
+            name = _slot_name(expr.data[0])
+            lag = 0 if name.latched else name.lag
+            _add(uses, self.slots[expr.data[0]], lag, name.latched, when, nets)
+
+
+def _expressions(member: _Member) -> Iterator[tuple[Expr, _Interval]]:
+    for variable in member.variables:
+        yield variable.guard, _ALWAYS
+        when = _during(variable.guard)
+        for param in variable.params:
+            yield from ((e, when) for e in (param if isinstance(param, tuple) else (param,)))
+    for slot in member.slots:
+        yield slot.present, _ALWAYS
+        yield from ((value, _ALWAYS) for value in slot.values)
+    for root in member.roots:
+        yield from ((e, _ALWAYS) for e in root.expressions())
+
+
+def _add(
+    uses: _Uses, source: str, lag: int, latched: bool, when: _Interval, nets: Iterable[str]
+) -> None:
+    use = uses.setdefault((source, lag, latched), _Use(source, lag, latched))
+    use.first, use.last = min(use.first, when[0]), max(use.last, when[1])
+    use.networks.update(dict.fromkeys(nets))
+
+
+def _meet(a: _Interval, b: _Interval | None) -> _Interval:
+    return a if b is None else (max(a[0], b[0]), min(a[1], b[1]))
+
+
+def _during(condition: Expr, when: _Interval = _ALWAYS) -> _Interval:
+    """Those of the steps `when` at which the parts of a condition about time hold."""
+    for part in condition.args if condition.op == "and" else (condition,):
+        when = _meet(when, _interval(part))
+    return when
+
+
+def _interval(condition: Expr) -> _Interval | None:
+    """The steps at which a condition holds, if it is about nothing but the time."""
+    negated = condition.op == "not"
+    literal = condition.args[0] if negated else condition
+    if literal.op not in ("eq", "le", "lt"):
+        return None
+    left, right = literal.args
+    if {left.op, right.op} != {"time", "const"}:
+        return None
+    at = (left if left.op == "const" else right).data
+    after = left.op == "const"  # c =< t
+    if literal.op == "eq":
+        return ((1, inf) if at == 0 else None) if negated else (at, at)
+    strict = literal.op == "lt"
+    return (at + strict, inf) if after else (0, at - strict)
+
+
+def _span(condition: Expr) -> _Interval | None:
+    """An interval that holds all steps at which a condition can hold; None if there are none."""
+    if condition.op == "or":
+        spans = [s for s in map(_span, condition.args) if s is not None]
+        return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
+    when = _during(condition)
+    return None if when[0] > when[1] or condition.data is False else when
+
+
+class _Shapes:
+    """Numbers for expressions that are equal but for their axes and keys."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple, int] = {}
+        self.known: dict[int, int] = {}
+        self.alive: list[Expr] = []
+
+    def of(self, root: Expr) -> int:
+        stack = [root]
+        while stack:
+            expr = stack[-1]
+            if id(expr) in self.known:
+                stack.pop()
+                continue
+            below = () if expr.op in _LEAVES else expr.args
+            missing = [arg for arg in below if id(arg) not in self.known]
+            if missing:
+                stack.extend(missing)
+                continue
+            data = expr.data
+            if isinstance(data, Axis):
+                data = data.type
+            elif expr.op == "lfp":
+                data = (id(data[0]), data[1])
+            key = (expr.op, type(data), data, *(self.known[id(arg)] for arg in below))
+            self.known[id(expr)] = self.numbers.setdefault(key, len(self.numbers))
+            self.alive.append(expr)
+            stack.pop()
+        return self.known[id(root)]

@@ -1,0 +1,339 @@
+"""Arithmetic that may have no value: whole numbers that do not fit the bits of an array, divisions
+by zero, roots and logarithms of what has none.
+
+Arrays wrap around where Python's whole numbers grow, and give infinity or NaN where Python stops.
+Most expressions cannot get there, by their bounds. For the others a program gets flags: conditions
+that must not hold at run time.
+
+An expression is *invalid* where its value cannot be kept. What does not depend on an invalid
+part is valid all the same: `X < 3, X ** 40 > 5` is false for X = 9, whatever the power is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from nesymm.errors import NesymmError, Span
+from nesymm.ir.algebra import and_, const, eq, is_const, lt, not_, or_
+from nesymm.ir.arithmetic import arithmetic
+from nesymm.ir.axes import any_, rebuild, reduce_
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, make, postorder, rewrite
+from nesymm.ir.step import Flag, StepProgram
+from nesymm.ir.types import Int, Real, Type
+
+# Operations whose result can be larger than what they are computed from.
+_GROWING = frozenset(
+    ("add", "sub", "mul", "pow", "neg", "abs", "floor", "ceiling", "round", "truncate", "idiv")
+)
+# So close to the limit (a share of it), sums of real numbers do not tell the sides apart.
+_MARGIN = 2.0**-20
+
+
+def watch_overflow(
+    step: StepProgram, bits: int, fields: Callable[[], Mapping[tuple[str, int], Type]]
+) -> StepProgram:
+    """The same program, with a flag wherever a whole number may not fit.
+
+    `fields` gives the types of the fields of the state, where more is known of them than the
+    program says; it is only asked if that matters.
+    """
+    _refuse_domains(step, bits)
+    step = watch_undefined(step)
+    watch = _Growth(bits, {})
+    if not any(map(watch.suspects, step.nodes())):
+        return step
+    watch = _Growth(bits, fields())
+    if not any(map(watch.suspects, step.nodes())):
+        return step
+    step = _with_flags(step.rewrite(watch.real_constants), watch)
+    return step.rewrite(watch.without_large_constants)
+
+
+def watch_sampled(step: StepProgram) -> StepProgram:
+    """The same for a program without time, whose finite part Python computes."""
+    step = watch_undefined(step)
+    finite = frozenset(v.name for v in step.variables if v.finite)
+    watch = _Growth(64, {}, finite)
+    return _with_flags(step, watch) if any(map(watch.suspects, step.nodes())) else step
+
+
+def watch_undefined(step: StepProgram) -> StepProgram:
+    """The same program, with a flag wherever an operation may have no value."""
+    for cause, undefined in _UNDEFINED.items():
+        watch = _Undefined(cause, undefined)
+        if any(map(watch.suspects, step.nodes())):
+            step = _with_flags(step, watch)
+    return step
+
+
+def _with_flags(step: StepProgram, watch: _Watch) -> StepProgram:
+    flags = []
+    for name, span, condition in _roots(step, watch.invalid):
+        for axis in sorted(condition.axes, key=lambda a: a.name):
+            condition = any_(axis, condition)
+        if condition is not FALSE:
+            flags.append(Flag(watch.message(name), condition, span))
+    return replace(step, flags=(*step.flags, *flags))
+
+
+def _refuse_domains(step: StepProgram, bits: int) -> None:
+    limit = 2 ** (bits - 1)
+    for variable in step.variables:
+        whole = [v for v in variable.support or () if isinstance(v, int)]
+        odd = next((v for v in whole if not -limit <= v < limit), None)
+        if odd is not None:
+            raise NesymmError(
+                f"the values of {variable.name} do not fit {bits} bits: one is {odd}{cure(bits)}"
+            )
+
+
+def cure(bits: int) -> str:
+    """What to do about numbers that are too large."""
+    if bits > 32:
+        return "\n  = help: compute with smaller numbers, or with real ones"
+    return '\n  = help: smaller numbers, or 64 bits: `jax.config.update("jax_enable_x64", True)`'
+
+
+def _roots(
+    step: StepProgram, invalid: Callable[[Expr], Expr]
+) -> Iterator[tuple[str, Span | None, Expr]]:
+    """What a step computes, by name, and where it is invalid."""
+    for slot in step.slots:
+        values = or_(*map(invalid, slot.values))
+        yield slot.name, None, or_(invalid(slot.present), and_(slot.present, values))
+    for variable in step.variables:
+        params = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
+        wrong = and_(variable.guard, or_(*map(invalid, params)))
+        yield variable.name, None, or_(invalid(variable.guard), wrong)
+    for observation in step.observations:
+        ways = [
+            or_(invalid(b.condition), and_(b.condition, or_(*map(invalid, b.values))))
+            for b in observation.branches
+        ]
+        holds = FALSE if ways else invalid(observation.holds)
+        yield f"the observation of {observation.name}", observation.span, or_(holds, *ways)
+    for query in step.queries:
+        values = or_(*map(invalid, query.values))
+        wrong = or_(invalid(query.holds), and_(query.holds, values))
+        yield f"the query {query.name}", query.span, wrong
+    for flag in step.flags:
+        yield flag.message, flag.span, invalid(flag.condition)
+
+
+class _Watch:
+    """Finds where expressions are invalid; looks at every expression once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Expr, Expr] = {}
+
+    def message(self, name: str) -> str:
+        raise NotImplementedError
+
+    def suspects(self, node: Expr) -> bool:
+        """Whether an operation may have no valid value, though its operands do."""
+        raise NotImplementedError
+
+    def fails(self, node: Expr) -> Expr:
+        """Where an operation on valid values has none."""
+        raise NotImplementedError
+
+    def invalid(self, root: Expr) -> Expr:
+        """The condition under which an expression has no valid value."""
+        for node in postorder([root]):
+            if node not in self._known:
+                self._known[node] = self._invalid(node)
+        return self._known[root]
+
+    def _invalid(self, node: Expr) -> Expr:
+        below = [self._known[a] for a in node.args]
+        if all(b is FALSE for b in below) and node.op != "lfp" and not self.suspects(node):
+            return FALSE
+        if node.op in ("lt", "le", "eq"):
+            # Comparing with a constant is possible, however large it is.
+            below = [b for a, b in zip(node.args, below, strict=True) if not is_const(a)]
+        either = or_(*below)
+        match node.op:
+            case "and":
+                return and_(either, *(or_(b, a) for a, b in zip(node.args, below, strict=True)))
+            case "or":
+                parts = zip(node.args, below, strict=True)
+                return and_(either, *(or_(b, not_(a)) for a, b in parts))
+            case "any":
+                (condition,), (wrong,) = node.args, below
+                sure = any_(node.data, and_(condition, not_(wrong)))
+                return and_(any_(node.data, wrong), not_(sure))
+            case "lfp":
+                system: System = node.data[0]
+                return or_(*(self._known.get(d, FALSE) for d in system.definitions))
+            case "case":
+                conditions, values = node.args[::2], below[1::2]
+                pairs = [*zip(conditions, values, strict=True), (TRUE, values[0])]
+                taken = or_(
+                    *(
+                        and_(c, v, *(not_(before) for before, _ in pairs[:i]))
+                        for i, (c, v) in enumerate(pairs)
+                    )
+                )
+                return or_(*below[::2], taken)
+            case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
+                here = or_(below[0], and_(node.args[0], below[1]))
+                return or_(any_(node.data, here), self.fails(node))
+        return or_(either, self.fails(node))
+
+
+class _Growth(_Watch):
+    """Whole numbers that do not fit."""
+
+    def __init__(
+        self,
+        bits: int,
+        fields: Mapping[tuple[str, int], Type],
+        exact: frozenset[str] | None = None,
+    ):
+        super().__init__()
+        self.bits = bits
+        self.largest = 2 ** (bits - 1) - 1
+        self.fields = fields
+        # What depends on these variables alone is computed by Python (None: nothing is).
+        self.exact = exact
+        self._bounded: dict[int, Expr] = {}
+        self._kept: list[Expr] = []
+
+    def message(self, name: str) -> str:
+        more = "" if self.bits > 32 else "; `jax_enable_x64` gives 64"
+        return f"a whole number in {name} does not fit {self.bits} bits{more}"
+
+    # ------------------------------------------------------------ what may be too large
+
+    def suspects(self, node: Expr) -> bool:
+        return self._too_large(node) or self._may_grow(node)
+
+    def _fits(self, value: float) -> bool:
+        return -self.largest - 1 <= value <= self.largest
+
+    def _too_large(self, expr: Expr) -> bool:
+        return (
+            self.exact is None
+            and is_const(expr)
+            and type(expr.data) is int
+            and not self._fits(expr.data)
+        )
+
+    def _may_grow(self, node: Expr) -> bool:
+        """Whether an operation has bounds that reach beyond what fits."""
+        adds_up = node.op == "sum" and isinstance(node.data, Axis)
+        if not isinstance(node.type, Int) or not (adds_up or node.op in _GROWING):
+            return False
+        if self._fits(node.type.lo) and self._fits(node.type.hi):
+            return False
+        if self.exact is not None and all(
+            n.data in self.exact for n in postorder([node]) if not n.args and not is_const(n)
+        ):
+            return False
+        self._kept.append(node)
+        type_ = rewrite(node, self._with_bounds, self._bounded).type
+        return not (isinstance(type_, Int) and self._fits(type_.lo) and self._fits(type_.hi))
+
+    def _with_bounds(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "slot" and node.data in self.fields:
+            return make("slot", args, node.data, self.fields[node.data])
+        return rebuild(node, args)
+
+    # ------------------------------------------------------------ constants
+
+    def real_constants(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Among real numbers, a constant is one."""
+        real = isinstance(node.type, Real) and node.op != "case"
+        if real or any(isinstance(a.type, Real) for a in args):
+            args = tuple(_real(a) if self._too_large(a) else a for a in args)
+        return rebuild(node, args)
+
+    def without_large_constants(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
+        """Nothing uses a constant that is too large; but whatever fits lies on one side of it."""
+        if node.op in ("lt", "le", "eq"):
+            a, b = node.args
+            for y, below in ((b, True), (a, False)):
+                if self._too_large(y):
+                    return const(node.op != "eq" and below == (y.data > 0))
+        return make("const", (), 0, node.type) if self._too_large(node) else rebuild(node, args)
+
+    def fails(self, node: Expr) -> Expr:
+        if self._too_large(node):
+            return TRUE
+        if not self._may_grow(node):
+            return FALSE
+        if node.op == "sum":
+            size = reduce_("sum", node.data, node.args[0], _real(node.args[1]))
+        elif node.op in ("floor", "ceiling", "round", "truncate"):
+            size = _real(node.args[0])
+        else:
+            size = arithmetic(node.op, *map(_real, node.args))
+        limit = self.largest * (1 - _MARGIN)
+        return not_(and_(lt(const(-limit), size), lt(size, const(limit))))
+
+
+class _Undefined(_Watch):
+    """Operations of one kind that have no value for some operands."""
+
+    def __init__(self, cause: str, undefined: Callable[[Expr], Expr]):
+        super().__init__()
+        self.cause, self.undefined = cause, undefined
+
+    def message(self, name: str) -> str:
+        return f"{self.cause} in {name}"
+
+    def suspects(self, node: Expr) -> bool:
+        return self.undefined(node) is not FALSE
+
+    def fails(self, node: Expr) -> Expr:
+        return self.undefined(node)
+
+
+def _divides_by_zero(node: Expr) -> Expr:
+    if node.op not in ("div", "idiv", "mod"):
+        return FALSE
+    divisor = node.args[1]
+    return _is_zero(divisor)
+
+
+def _is_zero(expr: Expr) -> Expr:
+    # Zero of either type: what is real is compared with a real number.
+    return eq(expr, const(0 if isinstance(expr.type, Int) else 0.0))
+
+
+def _no_logarithm(node: Expr) -> Expr:
+    return not_(lt(const(0), node.args[0])) if node.op == "log" else FALSE
+
+
+def _no_root(node: Expr) -> Expr:
+    return lt(node.args[0], const(0)) if node.op == "sqrt" else FALSE
+
+
+def _no_power(node: Expr) -> Expr:
+    if node.op != "pow":
+        return FALSE
+    base, exponent = node.args
+    below = lt(exponent, const(0))
+    if isinstance(exponent.type, Int):
+        return and_(_is_zero(base), below)
+    whole = is_const(exponent) and float(exponent.data).is_integer()
+    return or_(and_(_is_zero(base), below), FALSE if whole else lt(base, const(0)))
+
+
+_UNDEFINED: dict[str, Callable[[Expr], Expr]] = {
+    "a division by zero": _divides_by_zero,
+    "a logarithm of a number that is not positive": _no_logarithm,
+    "the root of a negative number": _no_root,
+    "a power without a value (of 0 or of a negative number)": _no_power,
+}
+
+
+def _real(expr: Expr) -> Expr:
+    if isinstance(expr.type, Real):
+        return expr
+    if is_const(expr):
+        largest = sys.float_info.max
+        return const(float(max(-largest, min(largest, expr.data))))
+    return arithmetic("float", expr)

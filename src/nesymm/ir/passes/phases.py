@@ -1,0 +1,317 @@
+"""The two phases of a program over time: its first step, and every later one.
+
+Both are specialisations of the one step program. At the first step nothing came before;
+at later steps `t = 0` is false, and a fluent that is always there needs no presence bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from nesymm.ir.algebra import and_, axis_value, const, is_const
+from nesymm.ir.axes import case, rebuild, substitute
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make, postorder, rewrite
+from nesymm.ir.step import (
+    ObservationDecl,
+    Part,
+    QueryDecl,
+    RandomVariable,
+    Slot,
+    StepProgram,
+)
+from nesymm.ir.types import BOOL, Int, domain
+from nesymm.language.program import At, During, Now
+
+_Placed = TypeVar("_Placed", RandomVariable, Slot, ObservationDecl, QueryDecl)
+
+_Part = TypeVar("_Part", bound=Part)
+
+_LATER = make("time", type_=Int(1))
+
+
+@dataclass(frozen=True)
+class Phases:
+    """A program, its first step and its later steps.
+
+    `kept` are the static variables that later steps read; the slots in `always` are always
+    present. `statics` are all variables that are drawn once.
+    """
+
+    first: StepProgram
+    later: StepProgram
+    kept: tuple[str, ...]
+    always: frozenset[str]
+    statics: dict[str, RandomVariable]
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter((self.first, self.later))
+
+
+def phases(step: StepProgram, given: frozenset[str] = frozenset()) -> Phases:
+    """Specialise a program; the inputs in `given` are known to be there at every step."""
+    step = replace(step, observations=tuple(o for o in step.observations if not o.of_nothing))
+    step = _canonical(_drop_unit_axes(step))
+    present = frozenset(s.name for s in step.slots)
+    while True:
+        first = _without_idle_guides(at_first(step, given))
+        later = _without_idle_guides(at_later(step, given, present))
+        always = frozenset(
+            s.name
+            for s, n in zip(first.slots, later.slots, strict=True)
+            if s.name in present and s.present is TRUE and n.present is TRUE
+        )
+        if always == present:
+            break
+        present = always
+    first = replace(first, observations=tuple(o for o in first.observations if _at_first(o)))
+    later = replace(later, observations=tuple(o for o in later.observations if _at_later(o)))
+    static = {v.name for v in step.variables if v.static}
+    read = {n.data for n in postorder(_needed(later)) if n.op == "rv"}
+    kept = tuple(v.name for v in step.variables if v.name in static & read)
+    start = prune(first, set(kept))
+    statics = {v.name: v for v in start.variables if v.static}
+    return Phases(start, prune(later, set(), static), kept, present, statics)
+
+
+def _at_first(observation: ObservationDecl) -> bool:
+    match observation.when:
+        case At(index):
+            return index == 0
+        case During(start, _):
+            return start == 0
+    return True
+
+
+def _at_later(observation: ObservationDecl) -> bool:
+    match observation.when:
+        case None | At(0):
+            return False
+        case During(_, end):
+            return end is None or end > 0
+    return True
+
+
+def at_first(part: _Part, given: frozenset[str] = frozenset()) -> _Part:
+    """What is left of a program, or of a part of it, at the first step."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "time":
+            return const(0)
+        if node.op == "slot" and node.data[1] == "present":
+            return FALSE
+        return _known(node, args, given)
+
+    return part.rewrite(rule)
+
+
+def at_later(
+    part: _Part,
+    given: frozenset[str] = frozenset(),
+    present: frozenset[str] = frozenset(),
+) -> _Part:
+    """What is left of it at later steps; the slots in `present` are always there."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "time":
+            return _LATER
+        if node.op == "slot" and node.data[1] == "present" and node.data[0] in present:
+            return TRUE
+        return _known(node, args, given)
+
+    return part.rewrite(rule)
+
+
+def _without_idle_guides(step: StepProgram) -> StepProgram:
+    """Guides that never apply in this phase must not keep alive what they read."""
+
+    def used(variable: RandomVariable) -> RandomVariable:
+        guides = tuple(g for g in variable.guides if g.condition is not FALSE)
+        return variable if guides == variable.guides else replace(variable, guides=guides)
+
+    return replace(step, variables=tuple(map(used, step.variables)))
+
+
+def _known(node: Expr, args: tuple[Expr, ...], given: frozenset[str]) -> Expr:
+    if node.op == "given" and node.data in given:
+        return TRUE
+    return rebuild(node, args)
+
+
+# ---------------------------------------------------------------- what a phase needs
+
+
+def _needed(step: StepProgram) -> list[Expr]:
+    """What a step is run for: everything else is there for its sake."""
+    roots = list(replace(step, variables=()).roots())
+    used: set[str] = set()
+    variables = {v.name: v for v in step.variables}
+    fresh = list(roots)
+    while fresh:
+        found = [
+            n.data
+            for n in postorder(fresh)
+            if n.op == "rv" and n.data in variables and n.data not in used
+        ]
+        used |= set(found)
+        fresh = [e for name in dict.fromkeys(found) for e in variables[name].expressions()]
+        roots += fresh
+    return roots
+
+
+def prune(
+    step: StepProgram, keep: set[str], known: set[str] | frozenset[str] = frozenset()
+) -> StepProgram:
+    """Only the variables that are drawn in this phase."""
+    read = {n.data for n in postorder(_needed(step)) if n.op == "rv"} | keep
+    read &= {v.name for v in step.variables}
+    # What a kept variable depends on is needed too.
+    variables = {v.name: v for v in step.variables}
+    stack = list(read)
+    while stack:
+        for node in postorder(list(variables[stack.pop()].expressions())):
+            if node.op == "rv" and node.data not in read:
+                read.add(node.data)
+                stack.append(node.data)
+    drawn = tuple(
+        v for v in step.variables if v.name in read and v.name not in known and v.guard is not FALSE
+    )
+    return replace(step, variables=drawn)
+
+
+def without_latches(both: Phases) -> Phases:
+    """The same without the answers to queries about a fixed step in the state."""
+    first, later = (replace(p, slots=tuple(s for s in p.slots if not s.latch)) for p in both)
+    return replace(both, first=first, later=later)
+
+
+# ---------------------------------------------------------------- axes
+
+
+def _drop_unit_axes(step: StepProgram) -> StepProgram:
+    """Axes with one value are no axes: one enemy is the enemy."""
+    wide_axes = {
+        "rv": {v.name: [a.size > 1 for a in v.axes] for v in step.variables},
+        "slot": {s.name: [a.size > 1 for a in s.axes] for s in step.slots},
+    }
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "axis" and node.data.size == 1:
+            return const(domain(node.data.type)[0])
+        if isinstance(node.data, Axis) and node.data.size == 1 and node.op != "axis":
+            return _only(node, args)
+        if node.op in wide_axes:
+            keep = wide_axes[node.op][node.data[0] if node.op == "slot" else node.data]
+            args = tuple(a for a, k in zip(args, keep, strict=True) if k)
+            return make(node.op, args, node.data, node.type)
+        return rebuild(node, args)
+
+    def wide(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(a for a in axes if a.size > 1)
+
+    new = step.rewrite(rule)
+    return replace(
+        new,
+        variables=tuple(replace(v, axes=wide(v.axes)) for v in new.variables),
+        slots=tuple(replace(s, axes=wide(s.axes)) for s in new.slots),
+    )
+
+
+def _only(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    """A reduction along an axis with one value."""
+    if node.op == "any":
+        return args[0]
+    if node.op == "sum":
+        return case([(args[0], args[1]), (TRUE, const(0))])
+    return args[1]
+
+
+def canonical_axes(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The same axes, named by their types: those of data and programs then match."""
+    count: dict[object, int] = {}
+    out = []
+    for axis in axes:
+        count[axis.type] = count.get(axis.type, 0) + 1
+        out.append(Axis(f"#{count[axis.type]} {axis.type}", axis.type))
+    return tuple(out)
+
+
+def _canonical(step: StepProgram) -> StepProgram:
+    """Name free axes by their type, so that equal places have equal names."""
+
+    def renamed(part: _Placed) -> _Placed:
+        axes = canonical_axes(part.axes)
+        names = {a: axis_value(b) for a, b in zip(part.axes, axes, strict=True)}
+        return replace(part.map(lambda e: substitute(e, names)), axes=axes)
+
+    return replace(
+        step,
+        variables=tuple(map(renamed, step.variables)),
+        slots=tuple(map(renamed, step.slots)),
+        observations=tuple(map(renamed, step.observations)),
+        queries=tuple(map(renamed, step.queries)),
+    )
+
+
+# ---------------------------------------------------------------- what is observed
+
+
+def use_observed(both: Phases, complete: frozenset[str]) -> Phases:
+    """Read a condition that is observed at every step from the data.
+
+    What follows from it then no longer depends on how it came about: health depends on the
+    observed hits, not on where the enemy stands.
+    """
+    return replace(
+        both, first=_use_observed(both.first, complete), later=_use_observed(both.later, complete)
+    )
+
+
+def _use_observed(step: StepProgram, complete: frozenset[str]) -> StepProgram:
+    known = {
+        o.holds: make("input", (), (o.name, 0), BOOL)
+        for o in step.observations
+        if o.value is None
+        and not o.is_value
+        and not o.axes
+        and o.when == Now(0)
+        and o.name in complete
+        and not is_const(o.holds)
+    }
+    if not known:
+        return step
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node in known:
+            return known[node]
+        if node.op == "and":
+            parts = list(node.args)
+            told: list[Expr] = []
+            for holds, leaf in known.items():
+                if holds.op == "and" and set(holds.args) <= set(parts):
+                    parts = [p for p in parts if p not in holds.args]
+                    told.append(leaf)
+            if told:
+                return and_(*told, *(rewrite(p, rule) for p in parts))
+        return rebuild(node, args)
+
+    def read(expr: Expr) -> Expr:
+        return rewrite(expr, rule)
+
+    return replace(
+        step,
+        slots=tuple(s.map(read) for s in step.slots),
+        queries=tuple(q.map(read) for q in step.queries),
+    )
+
+
+__all__ = [
+    "Phases",
+    "at_first",
+    "at_later",
+    "canonical_axes",
+    "phases",
+    "prune",
+    "use_observed",
+    "without_latches",
+]

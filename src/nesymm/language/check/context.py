@@ -1,0 +1,197 @@
+"""What the parts of the check share: what is known so far, and how to refuse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import NoReturn, ParamSpec, TypeVar
+
+from nesymm.errors import Diagnostic, ProgramError, Span, fail
+from nesymm.language import builtins
+from nesymm.language.check.terms import (
+    arguments_shown,
+    nearest,
+    replace_variable,
+)
+from nesymm.language.directives import Directives
+from nesymm.language.program import (
+    Pred,
+    Time,
+)
+from nesymm.language.terms import (
+    Struct,
+    Term,
+    variables,
+)
+from nesymm.language.times import read_time
+
+# What to do instead of what `builtins.REFUSED` refuses, where it does not say so itself.
+_INSTEAD = {
+    **dict.fromkeys(
+        ("assert", "asserta", "assertz", "retract"),
+        "state it as a fact or a rule; what changes over time has a time: `seen@t :- seen@(t-1).`",
+    ),
+    **dict.fromkeys(
+        ("=..", "functor", "arg"), "name the term in the head of a clause: `left(pair(X, Y), X).`"
+    ),
+    "copy_term": "give the variables of the second term names of their own",
+    **dict.fromkeys(
+        ("setof", "bagof"), "write `findall(X, goal(X), L)`, and `sort(L, S)` for a set"
+    ),
+    "subquery": "make it a predicate and query that",
+    "once": "remove it, or say in the body which answer you mean",
+    **dict.fromkeys(
+        ("write", "writeln", "print", "nl"), "remove it, and query what you want to see"
+    ),
+}
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Context:
+    """What is known of the program so far, and the mistakes found in it."""
+
+    def __init__(self, directives: Directives, errors: list[Diagnostic]):
+        self.directives = directives
+        self.errors = errors
+        self.defined: dict[Pred, Span | None] = {}
+        self.timed: dict[Pred, bool] = {}
+        self.self_valued: set[Pred] = set()
+        self.drawn: set[Pred] = set()
+        self.values: Mapping[Pred, frozenset[int]] = {}
+        self.counter = 0
+        self.parameters: dict[str, int] = {}
+        # Names whose own clauses were refused: no second message where they are used.
+        self.broken: set[str] = set(directives.broken)
+        self.mentioned: Counter[str] = Counter()
+
+    def guard(self, action: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+        """Run one statement; keep its mistakes and go on with the next."""
+        try:
+            return action(*args, **kwargs)
+        except ProgramError as error:
+            self.errors.extend(error.diagnostics)
+            return None
+
+    def report(
+        self, code: str, message: str, span: Span | None, cure: str | None = None, *notes: str
+    ) -> None:
+        self.errors.append(Diagnostic(code, message, span, cure, notes))
+
+    def define(self, pred: Pred, timed: bool, span: Span | None) -> None:
+        first = self.defined.setdefault(pred, span)
+        if self.timed.setdefault(pred, timed) != timed:
+            how = "with" if not timed else "without"
+            self.report(
+                "E204",
+                f"{pred} is defined both with and without a time",
+                span,
+                "give all its clauses a time (`@t`, `@0`) or none",
+                *([f"it is defined {how} a time at line {first.line}"] if first else []),
+            )
+
+    def known(self, pred: Pred, span: Span | None) -> None:
+        if pred not in self.defined:
+            self.unknown(pred, span)
+
+    def unknown(self, pred: Pred, span: Span | None) -> NoReturn:
+        if pred.name in self.broken:
+            raise ProgramError()
+        same_name = sorted(p.arity for p in self.defined if p.name == pred.name)
+        if same_name:
+            fail(
+                "E102",
+                f"{pred.name} takes {arguments_shown(same_name)}, this has {pred.arity}",
+                span,
+                f"write {pred.name}/{same_name[0]} with all its arguments",
+            )
+        near = nearest(pred.name, {p.name for p in self.defined} | set(builtins.PREDICATES))
+        if pred.name in self.directives.networks:
+            fail(
+                "E101",
+                f"{pred.name} is a network, not a predicate",
+                span,
+                f"compute with it: `Y is {pred.name}(X)`",
+            )
+        if pred.name in self.directives.tensors and not pred.arity:
+            fail(
+                "E101",
+                f"{pred.name} is a tensor from outside, not a predicate",
+                span,
+                f"pass it to a network: `Y is net({pred.name})`",
+            )
+        fail(
+            "E101",
+            f"nothing defines the predicate {pred}",
+            span,
+            f"did you mean {near}?"
+            if near
+            else "add a fact or a rule for it, or declare it with `:- input(…)`",
+        )
+
+    def defined_here(self, term: Struct) -> bool:
+        return any(p.name == term.functor for p in self.defined)
+
+    def no_time(self, pred: Pred, span: Span | None) -> NoReturn:
+        fail(
+            "E208",
+            f"{pred} has no time; this mention of it has one",
+            span,
+            f"write `{pred.name}` without a time: it is the same at all steps",
+        )
+
+    def is_network(self, term: Term) -> bool:
+        return isinstance(term, Struct) and term.functor in self.directives.networks
+
+
+class Scope:
+    """What a clause's head says about time, for the times in its body."""
+
+    def __init__(self, goal: bool = False):
+        self.goal = goal
+        self.time: Time | None = None
+        self.time_variable: str | None = None
+        self.owner: Pred | None = None
+
+    def enter(self, time: Time | None, variable: str | None) -> None:
+        self.time = time
+        if variable is not None and variable != "_":
+            self.time_variable = variable
+
+    def relative(self, term: Term) -> Time:
+        """The time that a time argument in a body means, given the head's."""
+        if self.time_variable is not None:
+            term = replace_variable(term, self.time_variable, Struct("t"))
+        if not any(variables(term)):
+            return read_time(term)
+        raise ProgramError(
+            Diagnostic(
+                "E207",
+                "the time of a body literal is the head's time, an earlier one, or a number",
+                term.span,
+                "use the head's time variable: `p(X, T) :- q(X, T-1).`",
+            )
+        )
+
+
+def retime(term: Term, scope: Scope) -> Term:
+    """A clause's time variable, used as a number, is the current step `t`."""
+    if scope.time_variable is None:
+        return term
+    return replace_variable(term, scope.time_variable, Struct("t"))
+
+
+def refuse(term: Struct) -> None:
+    """Prolog that is known and refused."""
+    reason = builtins.REFUSED.get(term.functor)
+    if reason is not None:
+        cause, _, cure = reason.partition("; ")
+        if cause.startswith("use "):
+            cause = "it depends on the order in which answers are found"
+        fail(
+            "E105",
+            f"`{term.functor}` is not supported: {cause}",
+            term.span,
+            cure or _INSTEAD.get(term.functor),
+        )

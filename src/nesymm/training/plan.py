@@ -1,0 +1,216 @@
+"""What is to be learnt from what: the options of `fit`, and its data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+import optax
+
+from nesymm.errors import NesymmError, NesymmWarning
+from nesymm.inference.columns import DataError
+from nesymm.inference.data import Sequences, prepare
+from nesymm.inference.loop import to_arrays
+from nesymm.inference.methods import Auto, Bootstrap, Method, RaoBlackwellised
+from nesymm.training.objectives import (
+    ELBO,
+    LogEvidence,
+    Objective,
+    QueryLoss,
+    Term,
+    read_labels,
+)
+
+if TYPE_CHECKING:
+    from nesymm.model import Model
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set, prepared once: its layout, its numbers, its labels."""
+
+    layout: Sequences
+    arrays: Mapping[str, Any]
+    labels: Mapping[str, np.ndarray]
+    uniform: bool
+
+    @property
+    def size(self) -> int:
+        return self.layout.batch
+
+    def rows(self, index: np.ndarray) -> tuple[Any, Any]:
+        """The numbers and labels of some sequences."""
+        timed = jax.tree.map(lambda x: x[:, index], self.arrays["timed"])
+        static = jax.tree.map(lambda x: x[index], self.arrays["static"])
+        arrays = {"timed": timed, "static": static, "last": self.arrays["last"][index]}
+        return arrays, {n: v[index] for n, v in self.labels.items()}
+
+
+def load(
+    model: Model,
+    data: Mapping[str, Any],
+    terms: Sequence[Term],
+    horizon: int | None = None,
+) -> Data:
+    """Split a dictionary of arrays into what the program reads and the labels.
+
+    The lengths of the sequences may stand in it as `length`.
+    """
+    if not isinstance(data, Mapping):
+        raise DataError(
+            f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
+        )
+    data = dict(data)
+    length = data.pop("length", None)
+    names = {n for t in terms for n in t.label_names}
+    labels = {}
+    for name in names:
+        if name not in data:
+            raise NesymmError(f"the labels {name} are not given (given: {', '.join(data)})")
+        labels[name] = read_labels(name, data[name], terms)
+    layout = prepare(model.step, {n: v for n, v in data.items() if n not in names}, horizon, length)
+    for name, label in labels.items():
+        if label.shape != (layout.batch,):
+            raise NesymmError(
+                f"labels {name}: expected shape ({layout.batch},), received {label.shape}"
+            )
+    uniform = bool(np.all(layout.last == layout.steps - 1))
+    return Data(layout, to_arrays(layout), labels, uniform)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done, from the options of `fit`."""
+
+    terms: tuple[Objective, ...]
+    metrics: Mapping[str, Term]
+    tool: optax.GradientTransformation
+    batch_size: int
+    training: Data
+    held_out: Data | None
+    # Whether the loss of the data held out says anything.
+    judged: bool
+
+    @property
+    def batches(self) -> int:
+        return self.training.size // self.batch_size
+
+
+def make_plan(
+    model: Model,
+    data: Mapping[str, Any],
+    objective: Objective | Sequence[Objective] | None,
+    metrics: Mapping[str, Term] | None,
+    optimizer: optax.GradientTransformation | None,
+    batch_size: int,
+    validation: Mapping[str, Any] | None,
+    patience: int | None,
+    clip: float | None,
+    horizon: int | None,
+) -> Plan:
+    if patience is not None and validation is None:
+        raise NesymmError("patience: needs `validation` data, whose loss it watches")
+    if optimizer is None:
+        optimizer = optax.adam(1e-2)
+    if not callable(getattr(optimizer, "update", None)):
+        raise NesymmError(
+            "optimizer: expected an optimiser of Optax, such as `optax.adam(0.01)`, received "
+            f"{optimizer!r}"
+        )
+    terms = _terms(objective)
+    metrics = dict(metrics or {})
+    for name in ("epoch", "loss", "validation"):
+        if name in metrics:
+            raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
+    read = (*terms, *metrics.values())
+    training = load(model, data, read, horizon)
+    held_out = load(model, validation, read, horizon) if validation is not None else None
+    judged = held_out is not None and _informs(held_out, terms, model)
+    if not _informs(training, terms, model):
+        _warn_of_no_evidence()
+    elif held_out is not None and not judged:
+        _warn_of_no_judgement()
+    chain = [optax.clip_by_global_norm(clip)] if clip is not None else []
+    tool = optax.chain(*chain, optimizer)
+    return Plan(terms, metrics, tool, min(batch_size, training.size), training, held_out, judged)
+
+
+def _terms(objective: Objective | Sequence[Objective] | None) -> tuple[Objective, ...]:
+    if objective is None:
+        return (LogEvidence(),)
+    several = isinstance(objective, Sequence) and not isinstance(objective, str)
+    terms: tuple[Any, ...] = tuple(objective) if several else (objective,)  # type: ignore[arg-type]
+    for term in terms:
+        if not isinstance(term, Objective):
+            raise NesymmError(
+                "objective: expected LogEvidence(), ELBO(), QueryLoss(query, labels) or several of "
+                f"them, received {term!r}"
+            )
+    if not terms:
+        raise NesymmError("objective: expected at least one term, received none")
+    return terms
+
+
+def _informs(data: Data, terms: Sequence[Objective], model: Model) -> bool:
+    """Whether any term has something to say: an observation or a label with an entry."""
+    return any(t.weight and _reads(t, data, model) for t in terms)
+
+
+def _reads(term: Objective, data: Data, model: Model) -> bool:
+    if isinstance(term, QueryLoss):
+        return not np.isnan(data.labels[term.labels]).all()
+    fixed = any(o.value is not None for o in model.step.observations)
+    return fixed or any(_has_entry(data.layout, n) for n in data.layout.observed)
+
+
+def _has_entry(layout: Sequences, name: str) -> bool:
+    if name not in layout.masks:
+        return True
+    mask = layout.masks[name]  # true after the end, too
+    own = np.arange(layout.steps)[:, None] <= layout.last
+    return bool(mask[own].any() if name in layout.timed else mask.any())
+
+
+def _warn_of_no_evidence() -> None:
+    warnings.warn(
+        NesymmWarning(
+            "nothing to learn from",
+            "the data have no entry for any observation of the program or label of the objective",
+            "the loss is the same whatever the parameters are",
+            "give arrays under the names that the program observes (`observe(…)`), or labels and a "
+            "`QueryLoss`; a term with weight 0 does not count",
+        ),
+        stacklevel=5,
+    )
+
+
+def _warn_of_no_judgement() -> None:
+    warnings.warn(
+        NesymmWarning(
+            "nothing to validate by",
+            "the validation data have no entry for any observation or label",
+            "their loss says nothing, so it is left out: the last epoch is returned, and training "
+            "does not stop early",
+            "give in `validation` what `data` have, for other sequences; or leave it out",
+        ),
+        stacklevel=5,
+    )
+
+
+def method_for(terms: Sequence[Objective], method: Method | str) -> Method | str:
+    """The ELBO is a bound for one particle."""
+    if not any(isinstance(t, ELBO) for t in terms):
+        return method
+    if method == "auto" or isinstance(method, Auto):
+        return RaoBlackwellised(particles=1)
+    if isinstance(method, RaoBlackwellised | Bootstrap) and method.particles == 1:
+        return method
+    raise NesymmError(
+        f"method: the ELBO needs one particle, received {method}\n"
+        "  = help: `method=RaoBlackwellised(particles=1)`; with more particles, `LogEvidence()` is "
+        "the importance-weighted bound"
+    )

@@ -1,0 +1,1 @@
+"""A differential fuzzer over the whole language: see CONTRIBUTING.md."""

@@ -1,0 +1,108 @@
+"""Tables that are too large are refused before they are made, and Auto goes around them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import nesymm
+from nesymm.inference import circuits
+from nesymm.inference.data import prepare
+from nesymm.inference.elimination.choices import Choice
+from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.filter import Filter, describe
+from nesymm.inference.methods import Auto, ExactForward, RaoBlackwellised
+
+# Each of eight things may have the colour of any other.
+COLOURS = """
+colour(E, C)@t ~ uniform_int(1, 12) :- between(1, 8, E).
+same@t :- colour(E, C)@t, colour(F, C)@t, E < F.
+observe(same@0, false).
+query(colour(1, C)@1).
+"""
+# The same beside a state that has no exact belief in any case.
+WALK = """
+p(X)@0 ~ normal(0, 1).  p(X)@t ~ normal(Y, 1) :- p(Y)@(t-1).
+v(I, V)@t ~ uniform_int(0, 9) :- between(1, 8, I).
+alike@t :- v(I, V)@t, v(J, W)@t, I < J, (V + W * W) mod 53 =:= 7.
+up@t :- p(X)@t, X > 0, alike@t.
+observe(alike@t). query(up@t).
+"""
+PAIR = """
+x(V)@0 ~ uniform_int(0, 15).  x(V)@t ~ uniform_int(0, W) :- x(W)@(t-1).
+z(V) ~ uniform_int(0, 15).
+0.5::y@t :- x(V)@t, z(V).
+0.1::y@t.
+observe(y@t). query(y@t).
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "cure"), [("exact", "rao-blackwellised"), ("rao-blackwellised", "bootstrap")]
+)
+def test_a_refusal_says_how_large_and_what_to_do(
+    method: str, cure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuits, "MAX_SECONDS", 0.0)
+    wanted = rf"colour\[\d\] \(12\), .* a table of [\d,]+ cells, [\d.]+ GB in all; .*fewer .*{cure}"
+    with pytest.raises(TooLarge, match=wanted):
+        nesymm.compile(COLOURS).filter(horizon=1, method=method)
+
+
+def test_auto_goes_around_them() -> None:
+    found = nesymm.compile(COLOURS).filter(horizon=1)
+    assert found.method == "bootstrap, 1,000 particles"
+    assert "exact inference does not apply" in found.reason
+    assert "given a particle: these finite variables" in found.reason
+    # Eight different colours of twelve.
+    p = math.perm(12, 8) / 12**8
+    error = np.sqrt((1 - p) / (p * 1000))
+    np.testing.assert_allclose(found.log_evidence, np.log(p), atol=4 * error)
+
+
+def test_auto_goes_around_those_given_a_particle() -> None:
+    step = nesymm.compile(WALK).step
+    engine, reason = Filter(step, Auto()).engine(prepare(step, {"alike": [[0, 0]]}, None, None))
+    assert describe(engine) == "bootstrap, 1,000 particles"
+    assert "p is normal" in reason
+    assert "given a particle: these finite variables" in reason
+
+
+def test_a_batch_counts() -> None:
+    """A table that is small for one sequence is not so for millions: nothing is computed here."""
+    step = nesymm.compile(PAIR).step
+    few, many = (prepare(step, {"y": np.ones((n, 2))}, None, None) for n in (2, 3_000_000))
+    auto = Filter(step, Auto())
+    assert describe(auto.engine(few)[0]) == "exact forward"
+    wanted = r"x \(\d+\), z \(16\).* cells, [\d.]+ GB in all; .* fewer sequences at once"
+    with pytest.raises(TooLarge, match=wanted):  # particles would need even more
+        auto.engine(many)
+    exact = Filter(step, ExactForward())
+    with pytest.raises(TooLarge, match=wanted):
+        exact._shapes(exact.engine(many)[0], many)
+
+
+def test_particles_name_values_where_their_tables_are_too_large() -> None:
+    """Which of four values any of four things has, listed: all of it would be one table."""
+    model = nesymm.compile("""
+        e(1). e(2). e(3). e(4).
+        v(E, 3)@0 :- e(E).
+        v(E, V)@t ~ uniform_int(0, 3) :- v(E, W)@(t-1), W > 0.
+        v(E, V)@t ~ categorical([0.1, 0.2, 0.3, 0.4], [0, 1, 2, 3]) :- v(E, 0)@(t-1).
+        0.5::mark(X)@t :- v(_, X)@t.
+        least@t :- findall(C, mark(C)@t, L), min_list(L, M), M < 1.
+        query(least@t).
+    """)
+    # At step 1 some thing has the value 0, and marks it: each for itself.
+    right = 1 - (1 - 0.25 * 0.5) ** 4
+    found = model.filter(horizon=1, method=RaoBlackwellised(particles=10))
+    assert found.filtered["least@t"][0, 1] == pytest.approx(right)
+
+
+def test_conditions_alone_are_counted() -> None:
+    dims = [Choice("aux", i, (), 2) for i in range(3)]
+    assert "have too many joint values: 3 conditions; that is a table of 8 cells" in str(
+        TooLarge(dims, 64, "take fewer")
+    )
