@@ -263,8 +263,9 @@ def test_what_is_generated_holds_what_is_observed() -> None:
     drawn = generated.values
     np.testing.assert_allclose(drawn["threshold"], 0.3, rtol=1e-6)
     np.testing.assert_array_equal(drawn["x"][0, :, 0], data["x"][0, 0])
-    np.testing.assert_array_equal(drawn["x:2"][0, :, 2], data["x"][0, 2])
-    between = drawn["x:2"][0, :, 1]
+    np.testing.assert_array_equal(drawn["x"][0, :, 2], data["x"][0, 2])
+    np.testing.assert_array_equal(generated.draws["x:2"][0, :, 2], data["x"][0, 2])
+    between = generated.draws["x:2"][0, :, 1]
     assert len(set(between.tolist())) > 1
     np.testing.assert_array_equal(between, drawn["x"][0, :, 1])
     high = np.stack([np.zeros(5, bool), between > 0.3, np.ones(5, bool)], axis=-1)
