@@ -143,7 +143,7 @@ def discriminative(repeat: int) -> None:
 
     def ours(learnt: Any, key: Any) -> Any:
         given = {"parameters": {"hit": learnt[0]}, "networks": {"policy": learnt[1]}}
-        found = model.slopes(data, **given, method=method, key=key)
+        found = model.estimate(data, **given, method=method, key=key)
         return -jnp.mean(found.log_evidence), found.probability("agent_dead@T")
 
     fixed = (start.astype(np.int32), actions.astype(np.int32), hits)

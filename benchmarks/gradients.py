@@ -56,14 +56,16 @@ def slopes(
     @jax.jit
     def along(direction: dict[str, Any], key: Any) -> Any:
         def answer(parameters: dict[str, Any]) -> Any:
-            return model.slopes(
-                parameters=parameters,
-                method=method,
-                horizon=horizon,
-                length=length,
-                key=key,
-                estimator=estimator,
-            ).probability(query)
+            return (
+                model.with_parameters(parameters)
+                .estimate(
+                    method=method,
+                    steps=length,
+                    key=key,
+                    estimator=estimator,
+                )
+                .probability(query)
+            )
 
         return jax.jvp(answer, (at,), (direction,))[1]
 

@@ -122,7 +122,7 @@ def enumerated(text: str, horizon: int) -> tuple[dict[str, float], float]:
     ],
 )
 def test_answers_over_time_agree_with_enumeration(ask, text: str, horizon: int | None) -> None:
-    given_horizon = [] if horizon is None else ["--horizon", str(horizon)]
+    given_horizon = [] if horizon is None else ["--steps", str(horizon + 1)]
     found = ask(WEATHER + text, "--method", "exact", *given_horizon)
     assert set(found) == {"queries", "stderr", "log_evidence", "method"}
     assert (found["method"], found["stderr"]) == ("exact forward", {})
@@ -138,7 +138,7 @@ def test_later_evidence_changes_an_earlier_answer(ask) -> None:
     smoothed = ask(WEATHER + later)["queries"]["rain@1"]
     # At every step, only the evidence so far counts.
     every = later.replace("rain@1", "rain@t")
-    assert ask(WEATHER + every, "--horizon", "2")["queries"]["rain@1"] == pytest.approx(filtered)
+    assert ask(WEATHER + every, "--steps", "3")["queries"]["rain@1"] == pytest.approx(filtered)
     assert smoothed < filtered - 0.1
 
 
@@ -215,13 +215,13 @@ ONCE = WEATHER + "query(rain@2)."
     ("text", "args", "message"),
     [
         (WEATHER + "query(rain@t).", (), "`rain@t` does not say"),
-        (WEATHER + "query(rain@T).", (), "`--horizon 10`"),
+        (WEATHER + "query(rain@T).", (), "`--steps 10`"),
         (WEATHER + "observe(rain@(0:T), true). query(rain@2).", (), "does not say"),
-        ("0.5::a. query(a).", ("--horizon", "3"), "no time, so `--horizon` does not apply"),
+        ("0.5::a. query(a).", ("--steps", "4"), "no time, so `--steps` does not apply"),
         ("0.5::a. query(a).", ("--particles", "3"), "no time, so `--particles` does not apply"),
         (ONCE, ("--samples", "30"), "this one has `--particles`"),
-        (ONCE, ("--horizon", "1"), "`rain@2` is about a step after the last one, 1"),
-        (ONCE, ("--horizon", "-1"), "'--horizon'"),
+        (ONCE, ("--steps", "2"), "`rain@2` is about a step after the last one, 1"),
+        (ONCE, ("--steps", "0"), "'--steps'"),
         (ONCE, ("--method", "circuit"), "there is no method circuit"),
         (ONCE, ("--particles", "0"), "'--particles'"),
         (WEATHER + "observe(umbrella@t). query(rain@2).", (), "the program reads umbrella"),
@@ -528,7 +528,7 @@ def test_one_array_is_not_a_file_of_arrays(write, tmp_path: Path) -> None:
     [
         ("0.5::a. observe(a). query(a).", (), "this program has no time; `nesymm query`"),
         (SEEN, ("--method", "enumerate"), "there is no method enumerate"),
-        (SEEN, ("--horizon", "7"), "umbrella has 3 steps, the horizon 7 needs 8"),
+        (SEEN, ("--steps", "8"), "steps: umbrella has 3, received 8"),
         (SEEN, ("--const", "n=1"), "the program has no constant called n"),
         (SEEN + "nope nope.", (), "program.nsl:"),
         ("nn(net, [1], Y, [a, b])::s(Y)@t. query(s(a)@t).", (), "net are not given"),
@@ -556,6 +556,6 @@ def test_the_length_may_say_how_many_steps_there_are(write, save) -> None:
     assert answers == pytest.approx([0.3, 0.42], abs=1e-5)
     data = save(go=np.ones(1))
     result = run("filter", program, "--data", data)
-    assert result.exit_code == 2 and "give the horizon" in result.stderr
-    found = strict(run("filter", program, "--data", data, "--json", "--horizon", "1").stdout)
+    assert result.exit_code == 2 and "the number of steps is not known" in result.stderr
+    found = strict(run("filter", program, "--data", data, "--json", "--steps", "2").stdout)
     assert found["sequences"][0]["queries"]["rain@T"] == pytest.approx(0.42, abs=1e-5)

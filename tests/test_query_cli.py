@@ -270,7 +270,7 @@ def test_a_network_that_is_not_given(write) -> None:
         ("0.5::a. query(a).", ("--seed", "one"), "'--seed'"),
         ("0.5::a. query(a).", ("--seed", "99999999999999999999"), "'--seed'"),
         ("0.5::a. query(a).", ("--samples", "1"), "'--samples'"),
-        ("0.5::a@t. query(a@t).", (), "give the last step, counted from 0: `--horizon 10`"),
+        ("0.5::a@t. query(a@t).", (), "give their number: `--steps 10`"),
         ("0.5::a. observe(a). query(a).", (), "the program observes a in data"),
         ("x ~ normal(0, 1). query(x).", (), "program.nsl:1:19"),
     ],

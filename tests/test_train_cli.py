@@ -380,7 +380,7 @@ def test_a_model_file_does_not_run_code(
 
 @pytest.mark.parametrize("place", ["surprise", "surprise:make"])
 def test_a_model_file_may_use_a_module_that_the_user_names(foreign: Path, place: str) -> None:
-    result = run("generate", foreign, "--horizon", "2", "--networks", place)
+    result = run("generate", foreign, "--steps", "3", "--networks", place)
     sys.modules.pop("surprise", None)
     assert result.exit_code == 0, result.output
     assert foreign.with_name("ran").exists()
@@ -398,7 +398,7 @@ def test_a_model_file_may_use_a_module_that_the_user_names(foreign: Path, place:
 def test_damaged_model_files(tmp_path: Path, specifications: Any, message: str) -> None:
     model = nesymm.compile(":- network(n, 1). x(1)@0. a@t ~ bernoulli(n(1)). query(a@t).")
     model_files.save(model, specifications, tmp_path / "model.safetensors")
-    result = run("generate", tmp_path / "model.safetensors", "--horizon", "2")
+    result = run("generate", tmp_path / "model.safetensors", "--steps", "3")
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 
@@ -686,7 +686,7 @@ def walk(tmp_path: Path) -> str:
 
 
 def test_trajectories_of_a_program(walk: str) -> None:
-    result = run("generate", walk, "--horizon", "6", "--count", "8", "--seed", "1", "--json")
+    result = run("generate", walk, "--steps", "7", "--count", "8", "--seed", "1", "--json")
     assert result.exit_code == 0, result.output
     (sequence,) = json.loads(result.stdout)["sequences"]
     assert len(sequence["trajectories"]) == 8
@@ -699,7 +699,7 @@ def test_trajectories_of_a_program(walk: str) -> None:
 
 def test_generation_obeys_evidence_about_the_end(walk: str, tmp_path: Path) -> None:
     (tmp_path / "end.nsl").write_text("observe(end@T, true).\n", encoding="utf-8")
-    args = ("--horizon", "6", "--count", "20", "--extend", tmp_path / "end.nsl", "--json")
+    args = ("--steps", "7", "--count", "20", "--extend", tmp_path / "end.nsl", "--json")
     (sequence,) = json.loads(run("generate", walk, *args).stdout)["sequences"]
     assert all(t["queries"]["end@T"] for t in sequence["trajectories"])
     (sequence,) = json.loads(run("generate", walk, *args, "--const", "n=7").stdout)["sequences"]
@@ -709,7 +709,7 @@ def test_generation_obeys_evidence_about_the_end(walk: str, tmp_path: Path) -> N
 
 def test_the_table_and_the_drawing(walk: str, tmp_path: Path) -> None:
     plot = tmp_path / "walk.png"
-    result = run("generate", walk, "--horizon", "3", "--count", "7", "--plot", plot)
+    result = run("generate", walk, "--steps", "4", "--count", "7", "--plot", plot)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[:2] == ["trajectory 0", "   0  at(1)"]
@@ -729,11 +729,11 @@ def test_generation_by_a_trained_model(trained: tuple[Path, Result], tmp_path: P
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ((), "give the horizon"),
-        (("--horizon", "3", "--plot", "walk.txt"), "the name must end in .png, .pdf or .svg"),
-        (("--horizon", "3", "--data", "none.npz"), "cannot read `none.npz`"),
-        (("--horizon", "3", "--count", "0"), "count"),
-        (("--horizon", "3", "--networks", "nets:all"), "No module named 'nets'"),
+        ((), "the number of steps is not known"),
+        (("--steps", "4", "--plot", "walk.txt"), "the name must end in .png, .pdf or .svg"),
+        (("--steps", "4", "--data", "none.npz"), "cannot read `none.npz`"),
+        (("--steps", "4", "--count", "0"), "count"),
+        (("--steps", "4", "--networks", "nets:all"), "No module named 'nets'"),
     ],
 )
 def test_mistakes_of_generate(walk: str, args: tuple[str, ...], message: str) -> None:

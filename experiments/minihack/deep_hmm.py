@@ -141,7 +141,7 @@ class TrainedDeepHMM:
         chunks = []
         for start in range(0, len(data), 100):
             rows = {name: array[start : start + 100] for name, array in given.items()}
-            chunks.append(model.filter(rows, method=method, seed=seed + start).final["dead@T"])
+            chunks.append(model.filter(rows, method=method, key=seed + start).final["dead@T"])
         return np.concatenate(chunks)
 
     def save(self, path: str | Path) -> None:
@@ -174,7 +174,7 @@ class DeepHMM:
             batch_size=self.batch_size,
             validation=arrays(validation) | {"dead": validation.dead},
             clip=1.0,
-            seed=seed,
+            key=seed,
             progress=progress,
         )
         return TrainedDeepHMM(fitted.model, history=tuple(fitted.history))

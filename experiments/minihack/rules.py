@@ -135,7 +135,7 @@ class TrainedRules:
             # The last batch is filled up, since another size would be compiled anew.
             rows = np.minimum(np.arange(start, start + batch), len(data) - 1)
             given = {**arrays(data, rows), "hit": after_the_first(data.hits[rows])}
-            result = model.filter(given, method=self.inference, seed=seed + start, errors="keep")
+            result = model.filter(given, method=self.inference, key=seed + start, errors="keep")
             found.append(np.asarray(result.final[QUERY]))
             tell(min(start + batch, len(data)))
         answers = np.concatenate(found)[: len(data)]
@@ -187,7 +187,7 @@ class Rules:
             clip=10.0,
             epochs=self.epochs,
             batch_size=self.batch,
-            seed=seed,
+            key=seed,
             progress=progress,
         )
         return replace(self.trained(fitted.model), history=tuple(fitted.history))

@@ -8,15 +8,19 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
+import numpy as np
+
 from nesymm.errors import NesymmError
 from nesymm.inference.networks import check_networks
-from nesymm.inference.options import check_seed
+from nesymm.inference.options import Key, check_key
 from nesymm.ir.parameters import check_parameters, initial_values
 from nesymm.ir.step import StepProgram
 
 if TYPE_CHECKING:
+    from nesymm.inference.estimates import Estimate
     from nesymm.inference.explanation import Firing
-    from nesymm.inference.filter import Filter, Slopes
+    from nesymm.inference.filter import Filter, Request
     from nesymm.inference.methods import Method
     from nesymm.inference.results import Filtered, Smoothed
     from nesymm.inference.static.posterior import Posterior
@@ -29,23 +33,40 @@ if TYPE_CHECKING:
     from nesymm.training.fit import Fitted
 
 Network = Callable[..., Any]
+Data = Mapping[str, Any]
 
 # How many names of a kind are shown of a model.
 _SHOWN = 8
 
 
-@dataclass(repr=False)
-class Model:
-    """A compiled program. `parameters` are the values of its learnable `t(_)`s."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Compiled:
+    """A program as it was written, checked and compiled, and what was prepared to answer it.
+
+    Two are the same only if they are one object, so that JAX compiles once for each.
+    """
 
     program: CheckedProgram
     step: StepProgram
-    networks: Mapping[str, Network]
-    parameters: dict[str, Any]
-    sources: tuple[Program, ...] = field(default=(), repr=False)
+    sources: tuple[Program, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
-    _solvers: dict[Any, Solver] = field(default_factory=dict, repr=False)
-    _filters: dict[Any, Filter] = field(default_factory=dict, repr=False)
+    solvers: dict[Any, Solver] = field(default_factory=dict)
+    filters: dict[Any, Filter] = field(default_factory=dict)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A compiled program, the values of its learnable `t(_)`s, and its networks.
+
+    A model does not change: `with_parameters`, `with_networks`, `with_constants` and `extend` give
+    another one. It is a pytree, whose leaves are the parameters and the arrays of the networks:
+    `jax.grad`, `jax.vmap` and `equinox.filter_jit` take models.
+    """
+
+    compiled: Compiled
+    parameters: Mapping[str, Any]
+    networks: Mapping[str, Network]
 
     def __repr__(self) -> str:
         return f"Model({'; '.join(f'{title}: {what}' for title, what in self._summary())})"
@@ -57,35 +78,83 @@ class Model:
     def _summary(self) -> list[tuple[str, str]]:
         """What it reads, has and answers, in a few words each."""
         step = self.step
+        declared = [p.name for p in step.parameters if p.name in self.parameters]
         parts = {
             "inputs": [i.name for i in step.inputs],
             "observes": [o.name for o in step.observations],
             "asks": [q.name for q in step.queries],
-            "parameters": [f"{n}={_short(v)}" for n, v in self.parameters.items()],
+            "parameters": [f"{n}={_short(self.parameters[n])}" for n in declared],
             "networks": [n if n in self.networks else f"{n} (not given)" for n, _ in step.networks],
             "constants": [f"{n}={v}" for n, v in self.constants.items()],
         }
         time = "one step after another" if step.temporal else "none"
         return [("time", time), *((n, _listed(p)) for n, p in parts.items() if p)]
 
-    # ------------------------------------------------------------ adaptation
+    # ------------------------------------------------------------ a pytree
 
-    def with_parameters(self, **parameters: Any) -> Model:
-        """The same model with other values for some of its parameters."""
-        check_parameters(self.step, parameters)
-        return replace(self, parameters={**self.parameters, **parameters})
+    def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        leaves, tree = jax.tree.flatten(dict(self.networks))
+        arrays = [x if _is_array(x) else None for x in leaves]
+        # A network may hold functions and settings besides: they are no leaves of a model.
+        rest = tuple(None if _is_array(x) else x for x in leaves)
+        key = jax.tree_util.GetAttrKey
+        networks = jax.tree.unflatten(tree, arrays)
+        children = ((key("parameters"), dict(self.parameters)), (key("networks"), networks))
+        return children, (self.compiled, tree, rest)
+
+    @classmethod
+    def tree_unflatten(cls, kept: tuple[Any, ...], children: tuple[Any, ...]) -> Model:
+        compiled, tree, rest = kept
+        parameters, networks = children
+        try:
+            leaves = tree.flatten_up_to(networks)
+        except (ValueError, TypeError):
+            return cls(compiled, parameters, networks)  # a skeleton that JAX makes
+        whole = [a if r is None else r for a, r in zip(leaves, rest, strict=True)]
+        return cls(compiled, parameters, jax.tree.unflatten(tree, whole))
+
+    # ------------------------------------------------------------ what it is made of
+
+    @property
+    def program(self) -> CheckedProgram:
+        """The program as it was checked."""
+        return self.compiled.program
+
+    @property
+    def step(self) -> StepProgram:
+        """The compiled transition."""
+        return self.compiled.step
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """The constants that were given, which replace those of the program."""
+        return self.compiled.constants
 
     @property
     def text(self) -> str:
         """The text of the program, all its parts."""
-        return "\n".join(p.source.text for p in self.sources if p.source is not None)
+        return "\n".join(p.source.text for p in self.compiled.sources if p.source is not None)
+
+    # ------------------------------------------------------------ adaptation
+
+    def with_parameters(self, parameters: Mapping[str, Any] | None = None, /, **more: Any) -> Model:
+        """The same model with other values for some of its parameters."""
+        given = _merged(parameters, more, "parameters: expected a dictionary of numbers by name")
+        check_parameters(self.step, given)
+        return replace(self, parameters={**self.parameters, **given})
+
+    def with_networks(self, networks: Mapping[str, Any] | None = None, /, **more: Any) -> Model:
+        """The same model with some of its networks, or others for them."""
+        given = _merged(networks, more, "networks: expected a dictionary of functions by name")
+        check_networks(self.program.networks, given)
+        return replace(self, networks={**self.networks, **given})
 
     def with_constants(self, **constants: Any) -> Model:
         """The same program with other constants (a larger grid, more enemies).
 
         It keeps networks and parameters.
         """
-        return self._again(self.sources, {**self.constants, **constants})
+        return self._again(self.compiled.sources, {**self.constants, **constants})
 
     def extend(self, text: str, name: str = "<extension>") -> Model:
         """The same program with further clauses, observations and queries.
@@ -94,7 +163,7 @@ class Model:
         """
         from nesymm.language.parser import parse
 
-        return self._again((*self.sources, parse(text, name)), self.constants)
+        return self._again((*self.compiled.sources, parse(text, name)), self.constants)
 
     def _again(self, sources: tuple[Program, ...], constants: Mapping[str, Any]) -> Model:
         new = compile(list(sources), constants=constants)
@@ -102,49 +171,23 @@ class Model:
         networks = {n: f for n, f in self.networks.items() if n in new.program.networks}
         return replace(new, networks=networks, parameters=parameters)
 
-    # ------------------------------------------------------------ inference
+    # ------------------------------------------------------------ without time
 
     def infer(
-        self,
-        data: Mapping[str, Any] | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        *,
-        method: str = "auto",
-        samples: int = 10_000,
-        seed: int = 0,
+        self, data: Data | None = None, *, method: str = "auto", samples: int = 10_000, key: Key = 0
     ) -> Posterior:
-        """The posterior of the queries given the evidence.
+        """The posterior of the queries given the evidence, for a program without time.
 
-        `data` holds what `observe/1` reads, `inputs` what `:- input` declares; None and NaN are
-        missing. `method` is auto, enumerate or circuit; `samples` counts where something must
-        be sampled.
+        `data` holds what `:- input` declares and what `observe/1` reads; None and NaN are missing.
+        `method` is auto, enumerate or circuit; `samples` counts where something must be sampled.
         """
         from nesymm.inference.static.infer import infer
 
-        check_seed(seed)
-        given, observed = self._given(data, inputs, bits=64)
-        return infer(self.solver(observed, method), given, samples, seed)
+        key = check_key(key)
+        given, observed = self._given(data, bits=64)
+        return infer(self.solver(observed, method), given, samples, key)
 
-    def solver(self, observed: frozenset[str] = frozenset(), method: str = "auto") -> Solver:
-        """The compiled problem behind `infer`, for these observations."""
-        from nesymm.inference.static.problem import Problem
-        from nesymm.inference.static.solver import Solver
-
-        self._refuse_time()
-        if (observed, method) not in self._solvers:
-            problem = Problem(self.step, observed)
-            self._solvers[observed, method] = Solver.compile(problem, method)
-        return self._solvers[observed, method]
-
-    def log_probability(
-        self,
-        query: str,
-        parameters: Mapping[str, Any] | None = None,
-        data: Mapping[str, Any] | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        networks: Mapping[str, Network] | None = None,
-        method: str = "auto",
-    ) -> Any:
+    def log_probability(self, query: str, data: Data | None = None, method: str = "auto") -> Any:
         """log P(query | evidence) as a JAX number: differentiable in parameters and networks.
 
         Impossible evidence raises `Impossible`. While JAX compiles or vectorises (`jit`,
@@ -154,7 +197,7 @@ class Model:
         from nesymm.inference.static.names import canonical
         from nesymm.inference.static.solver import EVIDENCE, FIRST_QUERY, refuse_impossible
 
-        given, observed = self._given(data, inputs, parameters, networks)
+        given, observed = self._given(data)
         solver = self.solver(observed, method)
         if solver.problem.sampled:
             raise NesymmError("the query needs sampling; its gradient is not exact")
@@ -167,157 +210,102 @@ class Model:
         refuse_impossible(solver.problem, values[EVIDENCE])
         return values[at] - values[EVIDENCE]
 
+    def solver(self, observed: frozenset[str] = frozenset(), method: str = "auto") -> Solver:
+        """The compiled problem behind `infer`, for these observations."""
+        from nesymm.inference.static.problem import Problem
+        from nesymm.inference.static.solver import Solver
+
+        self._refuse_time()
+        solvers = self.compiled.solvers
+        if (observed, method) not in solvers:
+            problem = Problem(self.step, observed)
+            solvers[observed, method] = Solver.compile(problem, method)
+        return solvers[observed, method]
+
+    def _given(self, data: Data | None, bits: int | None = None) -> tuple[Given, frozenset[str]]:
+        """What is known of a program without time, and the names of what is observed; `bits` are
+        those of numbers, if not those that JAX has."""
+        from nesymm.inference.data import prepare_single
+        from nesymm.inference.static.weights import Given
+
+        self._refuse_time()
+        values = prepare_single(self.step, data or {}, bits)
+        observes = {o.name for o in self.step.observations}
+        observed = frozenset(n for n in values if n in observes and values[n] is not None)
+        return Given(dict(self.parameters), dict(self.networks), values), observed
+
+    def _refuse_time(self) -> None:
+        if self.step.temporal:
+            raise NesymmError(
+                "this program has time; `infer` is for programs without\n  = help: use `filter`"
+            )
+
+    # ------------------------------------------------------------ over time
+
     def filter(
         self,
-        data: Mapping[str, Any] | None = None,
+        data: Data | None = None,
         *,
         method: Method | str = "auto",
-        horizon: int | None = None,
-        length: Any = None,
-        seed: int = 0,
+        steps: Any = None,
+        key: Key = 0,
         errors: str = "raise",
     ) -> Filtered:
         """Filter a batch of sequences: log-evidence and the probabilities of the queries.
 
-        `data` holds arrays with a leading batch axis under the names of inputs and
-        observations; what is missing is NaN, None or masked. `length` is the number of steps
-        of each sequence, `horizon` the last step where no array says it. A sequence that
-        fails raises `FilterError`, or with `errors="keep"` is listed in `failures`.
+        `data` holds arrays with a leading batch axis under the names of inputs and observations;
+        what is missing is NaN, None or masked. `steps` is the number of steps of all sequences or
+        of each (which may also stand in `data`, as `length`); it is read off the arrays otherwise.
+        `key` is a key of JAX or the seed of one. A sequence that fails raises `FilterError`, or
+        with `errors="keep"` is listed in `failures`.
         """
-        check_seed(seed)
-        return self._filter(method)(
-            data,
-            parameters=self.parameters,
-            networks=self.networks,
-            horizon=horizon,
-            length=length,
-            seed=seed,
-            errors=errors,
-        )
-
-    def log_evidence(
-        self,
-        data: Mapping[str, Any] | None = None,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        networks: Mapping[str, Network] | None = None,
-        method: Method | str = "auto",
-        horizon: int | None = None,
-        length: Any = None,
-        key: Any = None,
-    ) -> Any:
-        """log p(evidence) of each sequence as JAX numbers: differentiable in parameters and
-        networks, exactly or (for particles, which need a `key`) by the surrogate."""
-        return self.slopes(
-            data,
-            parameters=parameters,
-            networks=networks,
-            method=method,
-            horizon=horizon,
-            length=length,
-            key=key,
-        ).log_evidence
-
-    def fit(self, data: Mapping[str, Any], **options: Any) -> Fitted:
-        """Learn networks and parameters: see `nesymm.training.fit`."""
-        from nesymm.training.fit import fit
-
-        return fit(self, data, **options)
-
-    def slopes(
-        self,
-        data: Mapping[str, Any] | None = None,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        networks: Mapping[str, Network] | None = None,
-        method: Method | str = "auto",
-        horizon: int | None = None,
-        length: Any = None,
-        key: Any = None,
-        estimator: str = "surrogate",
-    ) -> Slopes:
-        """Differentiable log-evidence and answers; `estimator` is surrogate, rloo,
-        recursive_rloo or score."""
-        import jax
-
-        from nesymm.inference.data import prepare
-
-        return self._filter(method).slopes(
-            prepare(self.step, data or {}, horizon, length),
-            self._with(parameters),
-            self._networks_with(networks),
-            jax.random.key(0) if key is None else key,
-            estimator,
-        )
+        return self._filter(method).filter(self._request(data, steps, key, errors))
 
     def smooth(
         self,
-        data: Mapping[str, Any] | None = None,
+        data: Data | None = None,
         *,
         method: Method | str = "auto",
-        horizon: int | None = None,
-        length: Any = None,
-        seed: int = 0,
+        steps: Any = None,
+        key: Key = 0,
         errors: str = "raise",
     ) -> Smoothed:
         """The probability of every query asked at every step, given all evidence.
 
-        A sequence that fails raises `FilterError`, or with `errors="keep"` is NaN and listed
-        in `failures`.
+        The options are those of `filter`. The rows of a sequence that fails are NaN.
         """
-        check_seed(seed)
-        return self._filter(method).smooth(
-            data,
-            parameters=self.parameters,
-            networks=self.networks,
-            horizon=horizon,
-            length=length,
-            seed=seed,
-            errors=errors,
-        )
+        return self._filter(method).smooth(self._request(data, steps, key, errors))
 
     def trajectories(
         self,
-        data: Mapping[str, Any] | None = None,
+        data: Data | None = None,
         count: int = 1,
         *,
         method: Method | str = "auto",
-        horizon: int | None = None,
-        length: Any = None,
-        seed: int = 0,
+        steps: Any = None,
+        key: Key = 0,
         best: bool = False,
         errors: str = "raise",
     ) -> Trajectories:
         """Trajectories from the posterior given all evidence; with `best` the most probable.
 
-        A sequence that fails raises `FilterError`, or with `errors="keep"` has length 0 and is
-        listed in `failures`.
+        The options are those of `filter`. A sequence that fails has length 0.
         """
+        from nesymm.inference.data import without_lengths
         from nesymm.inference.trajectories import Trajectories
 
-        check_seed(seed)
-        drawn = self._filter(method).trajectories(
-            data,
-            count,
-            parameters=self.parameters,
-            networks=self.networks,
-            horizon=horizon,
-            length=length,
-            seed=seed,
-            best=best,
-            errors=errors,
-        )
-        return Trajectories(self, drawn, data or {})
+        request = self._request(data, steps, key, errors)
+        drawn = self._filter(method).trajectories(request, count, best)
+        return Trajectories(self, drawn, without_lengths(self.step, request.data))
 
     def generate(
         self,
-        data: Mapping[str, Any] | None = None,
+        data: Data | None = None,
         count: int = 1,
         *,
         method: Method | str = "auto",
-        horizon: int | None = None,
-        length: Any = None,
-        seed: int = 0,
+        steps: Any = None,
+        key: Key = 0,
     ) -> Trajectories:
         """Draw whole trajectories, given what `data` and the program say of any step.
 
@@ -326,29 +314,65 @@ class Model:
         """
         from nesymm.inference.generation import generate
 
-        check_seed(seed)
-        return generate(self, self._filter(method), data, count, horizon, length, seed)
+        return generate(self, self._filter(method), self._request(data, steps, key), count)
 
     def explain(self, found: Trajectories, sequence: int = 0, trajectory: int = 0) -> list[Firing]:
         """The rules that fired along a trajectory, and why."""
         return found.explain(sequence, trajectory)
 
-    def stream(
+    def estimate(
         self,
+        data: Data | None = None,
         *,
         method: Method | str = "auto",
-        inputs: Mapping[str, Any] | None = None,
+        steps: Any = None,
+        key: Key = 0,
+        estimator: str = "surrogate",
+    ) -> Estimate:
+        """Log-evidence and query probabilities that JAX can differentiate in the model: exactly, or
+        for particles by an estimator: surrogate, rloo, recursive_rloo or score."""
+        return self._filter(method).estimate(self._request(data, steps, key), estimator)
+
+    def log_evidence(
+        self,
+        data: Data | None = None,
+        *,
+        method: Method | str = "auto",
+        steps: Any = None,
+        key: Key = 0,
+    ) -> Any:
+        """log p(evidence) of each sequence, as `estimate` has it:
+        `jax.grad(lambda m: m.log_evidence(data).sum())(model)` is a model of gradients."""
+        return self.estimate(data, method=method, steps=steps, key=key).log_evidence
+
+    def stream(
+        self,
+        data: Data | None = None,
+        *,
+        method: Method | str = "auto",
         batch: int = 1,
-        seed: int = 0,
+        key: Key = 0,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> Stream:
-        """A filter that is fed one step at a time; `inputs` are those of whole sequences,
+        """A filter that is fed one step at a time; `data` are those of whole sequences,
         `shapes` those of tensors that come at each step."""
         from nesymm.inference.stream import Stream
 
-        check_seed(seed)
+        key = check_key(key)
         filter_ = self._filter(method)
-        return Stream(filter_, self.parameters, self.networks, inputs, batch, seed, shapes)
+        return Stream(filter_, self.parameters, self.networks, data, batch, key, shapes)
+
+    def fit(self, data: Data, **options: Any) -> Fitted:
+        """Learn networks and parameters: see `nesymm.fit`."""
+        from nesymm.training.fit import fit
+
+        return fit(self, data, **options)
+
+    def _request(self, data: Data | None, steps: Any, key: Key, errors: str = "raise") -> Request:
+        from nesymm.inference.filter import Request
+
+        given = {} if data is None else data
+        return Request(given, self.parameters, self.networks, steps, check_key(key), errors)
 
     def _filter(self, method: Method | str) -> Filter:
         from nesymm.inference.filter import Filter
@@ -362,46 +386,10 @@ class Model:
                 "method: expected Auto(), ExactForward(), RaoBlackwellised(), Bootstrap() or the "
                 f"name of one, received {method!r}"
             )
-        if chosen not in self._filters:
-            self._filters[chosen] = Filter(self.step, chosen)
-        return self._filters[chosen]
-
-    def _given(
-        self,
-        data: Mapping[str, Any] | None,
-        inputs: Mapping[str, Any] | None,
-        parameters: Mapping[str, Any] | None = None,
-        networks: Mapping[str, Network] | None = None,
-        bits: int | None = None,
-    ) -> tuple[Given, frozenset[str]]:
-        """What is known of a program without time, and the names of what is observed; `bits` are
-        those of numbers, if not those that JAX has."""
-        from nesymm.inference.static.weights import Given
-
-        self._refuse_time()
-        values: dict[str, Any] = {}
-        if data or inputs or self.step.inputs:
-            from nesymm.inference.data import prepare_single
-
-            values = prepare_single(self.step, inputs or {}, data or {}, bits)
-        observed = frozenset(n for n in data or {} if values[n] is not None)
-        given = Given(self._with(parameters), self._networks_with(networks), values)
-        return given, observed
-
-    def _with(self, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The parameters, some of them given anew."""
-        given = {} if parameters is None else parameters
-        check_parameters(self.step, given)
-        return {**self.parameters, **given}
-
-    def _networks_with(self, networks: Mapping[str, Network] | None) -> dict[str, Network]:
-        given = {} if networks is None else networks
-        check_networks(self.program.networks, given)
-        return {**self.networks, **given}
-
-    def _refuse_time(self) -> None:
-        if self.step.temporal:
-            raise NesymmError("this program has time; static inference does not apply to it")
+        filters = self.compiled.filters
+        if chosen not in filters:
+            filters[chosen] = Filter(self.step, chosen)
+        return filters[chosen]
 
 
 def compile(
@@ -427,15 +415,27 @@ def compile(
     checked = check(parsed, constants)
     step = ground(checked)
     refuse_open_queries(step)
-    check_parameters(step, {} if parameters is None else parameters)
-    check_networks(checked.networks, {} if networks is None else networks)
-    values = initial_values(step) | {n: _real(v) for n, v in (parameters or {}).items()}
-    return Model(checked, step, dict(networks or {}), values, sources, dict(constants or {}))
+    compiled = Compiled(checked, step, sources, dict(constants or {}))
+    model = Model(compiled, initial_values(step), {})
+    given = {n: _real(v) for n, v in _merged(parameters, {}, "").items()}
+    return model.with_parameters(given).with_networks({} if networks is None else networks)
+
+
+def _merged(given: Any, more: Mapping[str, Any], expected: str) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise NesymmError(f"{expected}, received {type(given).__name__}")
+    return {**(given or {}), **more}
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 
 
 def _short(value: Any) -> str:
     shape = getattr(value, "shape", ())
-    return f"array{list(shape)}" if shape else f"{float(value):.4g}"
+    if shape or isinstance(value, jax.core.Tracer):
+        return f"array{list(shape)}"
+    return f"{float(value):.4g}"
 
 
 def _listed(names: list[str]) -> str:
@@ -451,8 +451,6 @@ def _real(value: Any) -> Any:
 
 def _kept(fresh: Any, old: Any) -> Any:
     """A learnt value for a parameter that may have more elements than before."""
-    import numpy as np
-
     if old is None:
         return fresh
     if np.shape(fresh) == np.shape(old):

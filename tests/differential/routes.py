@@ -180,7 +180,7 @@ class Subject:
         return self.case.steps - 1
 
     def options(self) -> dict[str, Any]:
-        return {"horizon": self.horizon, "length": np.array(self.case.lengths)}
+        return {"steps": np.array(self.case.lengths)}
 
     @property
     def drawn_once(self) -> bool:
@@ -213,7 +213,7 @@ def static(subject: Subject) -> None:
     for b, right in enumerate(subject.expected):
         given = {x.name: case.data[x.name][b] for x in case.statements if isinstance(x, s.Input)}
         try:
-            found = subject.model.infer(None, given, samples=4000, seed=1)
+            found = subject.model.infer(None, given, samples=4000, key=1)
         except NesymmError as error:
             if right.failed is not None and "impossible" in str(error):
                 continue
@@ -261,9 +261,8 @@ def _estimate(subject: Subject, method: Any, count: int, runs: int, seed: int) -
         arrays(case, subject.model, rows),
         method=method(count),
         errors="keep",
-        horizon=subject.horizon,
-        length=np.array([case.lengths[b] for b in rows]),
-        seed=seed,
+        steps=np.array([case.lengths[b] for b in rows]),
+        key=seed,
     )
     check_estimates(case, result, subject.expected, runs, count)
 
@@ -363,7 +362,7 @@ def stream(subject: Subject) -> None:
         x.name: (2,) for x in case.statements if isinstance(x, s.Input) and not x.domains
     }  # fmt: skip
     method = Auto() if case.seed // 10 % 2 else ExactForward()
-    live = subject.model.stream(method=method, inputs=fixed, batch=len(rows), shapes=shapes or None)
+    live = subject.model.stream(method=method, data=fixed, batch=len(rows), shapes=shapes or None)
     if "does not apply" in live.reason:
         return  # Particles: estimates, which other routes judge.
     for t in range(case.steps):
@@ -447,7 +446,7 @@ def _compare_joint(subject: Subject, method: Any, count: int, seed: int) -> None
 
     case = subject.case
     data = arrays(case, subject.model)
-    drawn = subject.model.generate(data, count, method=method, seed=seed, **subject.options())
+    drawn = subject.model.generate(data, count, method=method, key=seed, **subject.options())
     for b in range(len(case.lengths)):
         names, worlds = oracle.joint(case, b)
         if not names:
@@ -494,9 +493,8 @@ def gradients(subject: Subject) -> None:
     data = arrays(case, model)
 
     def total(parameters: Any, shifts: Any = None) -> Any:
-        return model.log_evidence(
-            data, parameters=parameters, networks=networks(case, shifts),
-            method=ExactForward(), **subject.options(),
+        return model.with_parameters(parameters).with_networks(networks(case, shifts)).log_evidence(
+            data, method=ExactForward(), **subject.options(),
         ).sum()  # fmt: skip
 
     found = jax.grad(total)({n: jax.numpy.asarray(v, float) for n, v in model.parameters.items()})

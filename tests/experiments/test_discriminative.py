@@ -162,7 +162,7 @@ def test_with_collisions_the_mean_evidence_is_that_of_a_simulation() -> None:
     data = games_with_hits()
     model = known_model(n=4, enemies=1)
     runs = [
-        np.exp(model.filter(arrays(data), method=RaoBlackwellised(500), seed=seed).log_evidence)
+        np.exp(model.filter(arrays(data), method=RaoBlackwellised(500), key=seed).log_evidence)
         for seed in range(20)
     ]
     expected = np.array([likelihood(data, game, collisions=True) for game in range(8)])
@@ -177,7 +177,7 @@ def test_both_engines_agree_on_real_games() -> None:
     data = arrays(load("N10T10E1valid"), slice(20))
     model = Rules().load().model.with_constants(collisions=0)
     exact = model.filter(data, method=ExactForward())
-    runs = [model.filter(data, method=RaoBlackwellised(1000), seed=seed) for seed in range(10)]
+    runs = [model.filter(data, method=RaoBlackwellised(1000), key=seed) for seed in range(10)]
     ratios = np.exp([run.log_evidence - exact.log_evidence for run in runs])
     error = np.std(ratios, axis=0, ddof=1) / np.sqrt(len(runs))
     # Student's t with 9 degrees of freedom: six errors are less likely than 1 in 4,000.
@@ -218,7 +218,7 @@ def test_exact_inference_is_trained_without_a_crash() -> None:
     model = ExactRules().model(data, seed=0)
 
     def loss(parameters: Any) -> Any:
-        told = model.log_evidence(arrays(data), parameters=parameters, method=ExactForward())
+        told = model.with_parameters(parameters).log_evidence(arrays(data), method=ExactForward())
         return -jnp.sum(told)
 
     slopes = jax.jit(jax.grad(loss))(dict(model.parameters))

@@ -284,7 +284,7 @@ def test_chosen_actions_obey_new_constraints(method: ProgramMethod) -> None:
     # An untrained detector begins anywhere, also in a cell that is walled off.
     constraint = replace(right_part(5, 3), visit=(5, 1))
     model = constraint.added_to(method.with_networks(networks))
-    free = model.generate(method.given(data.frames(1)[:, 0]), method=EXACT, horizon=9)
+    free = model.generate(method.given(data.frames(1)[:, 0]), method=EXACT, steps=10)
     taken = free["action"][:, 0, 1:].astype(int)
     for path, actions in zip(positions(free), taken, strict=True):
         assert obeys(path, actions, 5, constraint)

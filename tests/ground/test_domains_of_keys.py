@@ -29,7 +29,7 @@ d(D)@t ~ uniform_int(1, 2).
 def test_a_drawn_key_that_leaves_its_domain(asked: str, method: str) -> None:
     model = nesymm.compile(f"{SEEN} query({asked}).")
     with pytest.raises(FilterError, match=r"step 0: seen/1 leaves its domain int 1\.\.2"):
-        model.filter({}, horizon=1, method=method, seed=1)
+        model.filter({}, steps=2, method=method, key=1)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -37,9 +37,9 @@ def test_a_key_that_grows_out_of_its_domain(method: str) -> None:
     clauses = f"{GROWS} v(X)@t :- v(Y)@(t-1), d(D)@t, X is Y + D, X < 8. query(v(6)@T)."
     narrow = nesymm.compile(f":- domain(v/1, 1, 1..3). {clauses}")
     with pytest.raises(FilterError, match="v/1 leaves its domain"):
-        narrow.filter({}, horizon=5, method=method)
+        narrow.filter({}, steps=6, method=method)
     wide = nesymm.compile(f":- domain(v/1, 1, 1..7). {clauses}")
-    assert wide.filter({}, horizon=5, method="exact").final["v(6)@T"] == pytest.approx(1 / 32)
+    assert wide.filter({}, steps=6, method="exact").final["v(6)@T"] == pytest.approx(1 / 32)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -51,10 +51,10 @@ def test_constant_keys_that_grow_out_of_their_domain(method: str) -> None:
         v(X)@t :- v(Y)@(t-1), X is Y + 1.
         query(v(3)@t).
     """)
-    inside = model.filter({}, horizon=2, method=method).filtered["v(3)@t"][0]
+    inside = model.filter({}, steps=3, method=method).filtered["v(3)@t"][0]
     assert inside.tolist() == pytest.approx([0, 0, 1])
     with pytest.raises(FilterError, match=r"step 3: v/1 leaves its domain int 1\.\.3"):
-        model.filter({}, horizon=3, method=method)
+        model.filter({}, steps=4, method=method)
 
 
 def test_a_key_that_is_no_number_leaves_a_domain_of_numbers() -> None:
@@ -66,7 +66,7 @@ def test_a_key_that_is_no_number_leaves_a_domain_of_numbers() -> None:
         query(late@t).
     """)
     with pytest.raises(FilterError, match="v/1 leaves its domain"):
-        model.filter({}, horizon=1, method="exact")
+        model.filter({}, steps=2, method="exact")
 
 
 @pytest.mark.parametrize("clause", ["v(9)@0. v(X)@t :- v(X)@(t-1).", "v(9)@t.", "v(2)@t. v(4)@t."])
@@ -90,7 +90,7 @@ def test_what_certainly_leaves_its_domain_is_refused(clause: str) -> None:
 def test_what_nothing_carries_is_checked(clauses: str, method: str) -> None:
     model = nesymm.compile(f":- domain(v/1, 1, 0..3). {clauses} query(v(2)@t).")
     with pytest.raises(FilterError, match=r"v/1 leaves its domain int 0\.\.3"):
-        model.filter({}, horizon=2, method=method)
+        model.filter({}, steps=3, method=method)
 
 
 def test_without_time_it_is_checked_given_the_evidence() -> None:
@@ -144,7 +144,7 @@ def test_keys_that_tests_bound(body: str) -> None:
         v(X)@t :- v(Y)@(t-1), d(D)@t, {body}.
         query(v(6)@T).
     """)
-    assert model.filter({}, horizon=5, method="exact").final["v(6)@T"] == pytest.approx(1 / 32)
+    assert model.filter({}, steps=6, method="exact").final["v(6)@T"] == pytest.approx(1 / 32)
 
 
 def test_keys_that_three_facts_bound() -> None:
@@ -153,7 +153,7 @@ def test_keys_that_three_facts_bound() -> None:
         v(X)@t :- v(Y)@(t-1), d(D)@t, X is Y + D, c(X).
         query(v(3)@t).
     """)
-    found = model.filter({}, horizon=2, method="exact").filtered["v(3)@t"][0]
+    found = model.filter({}, steps=3, method="exact").filtered["v(3)@t"][0]
     assert found.tolist() == pytest.approx([0, 0.5, 0.25])
 
 
@@ -180,7 +180,7 @@ def test_a_domain_is_left_where_some_world_leaves_it(seed: int) -> None:
         if left is None and not all(low <= x <= high for x in reached):
             left = step
     if left is None:
-        model.filter({}, horizon=3, method="exact")
+        model.filter({}, steps=4, method="exact")
     else:
         with pytest.raises(FilterError, match=f"step {left}: v/1 leaves its domain"):
-            model.filter({}, horizon=3, method="exact")
+            model.filter({}, steps=4, method="exact")

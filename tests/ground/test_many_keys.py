@@ -11,7 +11,7 @@ def test_an_infection_on_a_long_path() -> None:
     model = nesymm.compile(
         f"{path} inf(0)@0. 0.5::inf(Y)@t :- inf(X)@(t-1), edge(X, Y). query(inf(3)@T)."
     )
-    assert model.filter({}, horizon=3).final["inf(3)@T"] == pytest.approx(0.125)
+    assert model.filter({}, steps=4).final["inf(3)@T"] == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize("body", ["inf(X)@(t-1), edge(X, Y)", "edge(X, Y), inf(X)@(t-1)"])
@@ -34,7 +34,7 @@ def test_keys_that_take_two_others() -> None:
     sets = {1, 2}
     for _ in range(6):
         sets = {y + z for y in sets for z in sets if y + z < 40}
-    found = model.filter({}, horizon=6).final
+    found = model.filter({}, steps=7).final
     assert {k for k, v in found.items() if v[0] > 0.5} == {f"v({x})@T" for x in sets}
 
 
@@ -50,7 +50,7 @@ def test_keys_that_an_older_one_excludes() -> None:
         v(Y)@t :- v(X)@(t-1), X >= 100, X < 110, Y is X + 1.
         query(v(9)@T). query(v(104)@T).
     """)
-    found = model.filter({}, horizon=20).final
+    found = model.filter({}, steps=21).final
     assert found["v(9)@T"] == pytest.approx(1)
     assert found["v(104)@T"] == pytest.approx(0)
 
@@ -58,7 +58,7 @@ def test_keys_that_an_older_one_excludes() -> None:
 def test_a_delay_line_of_many_predicates() -> None:
     line = " ".join(f"a{i}@t :- a{i + 1}@(t-1)." for i in range(50))
     model = nesymm.compile(f"query(a0@t). {line} 0.3::a50@t.")
-    answers = model.filter({}, horizon=51).filtered["a0@t"][0]
+    answers = model.filter({}, steps=52).filtered["a0@t"][0]
     assert answers[49:] == pytest.approx([0, 0.3, 0.3])
 
 
@@ -70,7 +70,7 @@ def test_keys_found_in_turns_in_two_orders() -> None:
         v(X)@t :- v(Y)@(t-1), Y < 3, X is Y + 1.
         query(v(2)@t). query(v(-3)@t).
     """)
-    answers = model.filter({}, horizon=4).filtered
+    answers = model.filter({}, steps=5).filtered
     sets = [{1}]
     for _ in range(4):
         sets.append({-y for y in sets[-1]} | {y + 1 for y in sets[-1] if y < 3})

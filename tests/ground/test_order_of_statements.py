@@ -107,7 +107,7 @@ def test_one_continuous_element_is_observed_and_all_are_asked_for(turn: int) -> 
         + "\n".join(statements[turn:] + statements[:turn])
     )
     particles = 2000
-    found = model.filter(horizon=1, method=Bootstrap(particles=particles))
+    found = model.filter(steps=2, method=Bootstrap(particles=particles))
     assert found.log_evidence == pytest.approx(
         [_log_normal(0.5, 0.0) + _log_normal(0.3, 0.5)], abs=1e-4
     )

@@ -106,9 +106,9 @@ def test_the_keys_of_the_clause_are_kept(name: str) -> None:
     text, asked, expected = PROGRAMS[name]
     model = nesymm.compile(f"{text} asked@t :- {asked}. query(asked@t).")
     for method in (ExactForward(), RaoBlackwellised(10)):
-        found = model.filter({}, horizon=0, method=method).filtered["asked@t"]
+        found = model.filter({}, steps=1, method=method).filtered["asked@t"]
         np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=str(method))
-    found = model.filter({}, horizon=0, method=Bootstrap(4000)).filtered["asked@t"]
+    found = model.filter({}, steps=1, method=Bootstrap(4000)).filtered["asked@t"]
     error = 5 * np.sqrt(expected * (1 - expected) / 4000)
     np.testing.assert_allclose(found, expected, atol=error + 1e-6)
 
@@ -121,7 +121,7 @@ def test_it_may_be_observed() -> None:
         observe(free@0, true). query(v(1, 1)@0).
     """)
     for method in (ExactForward(), RaoBlackwellised(10)):
-        found = model.filter({}, horizon=0, method=method)
+        found = model.filter({}, steps=1, method=method)
         np.testing.assert_allclose(found.log_evidence, np.log(45 / 81), atol=1e-5)
         np.testing.assert_allclose(found.final["v(1,1)@0"], 1 / 3, atol=1e-5)
 
@@ -134,7 +134,7 @@ def test_what_follows_by_recursion_is_observed_to_be_false() -> None:
         observe(ill(1)@t, false).
     """)
     for method in (ExactForward(), RaoBlackwellised(10)):
-        found = model.filter({}, horizon=1, method=method).log_evidence
+        found = model.filter({}, steps=2, method=method).log_evidence
         np.testing.assert_allclose(found, 2 * np.log(0.3 * (0.3 + 0.7 * 0.3)), atol=1e-5)
 
 
@@ -156,7 +156,7 @@ def test_what_has_no_value_stops_the_run(body: str) -> None:
     model = nesymm.compile(text.format(t="@t"))
     for method in (ExactForward(), RaoBlackwellised(10), Bootstrap(100)):
         with pytest.raises(nesymm.NesymmError, match=f"step 0: {UNDEFINED[body]}"):
-            model.filter({}, horizon=1, method=method)
+            model.filter({}, steps=2, method=method)
     with pytest.raises(nesymm.NesymmError, match=UNDEFINED[body]):
         nesymm.compile(text.format(t="")).infer()
 
@@ -175,7 +175,7 @@ def test_where_it_is_not_used_it_does_not_matter(body: str, expected: float) -> 
     text = f"x(X){{t}} ~ uniform_int(0, 2). a{{t}} :- x(X){{t}}, {body}. query(a{{t}})."
     assert nesymm.compile(text.format(t="")).infer().queries["a"] == pytest.approx(expected)
     for method in (ExactForward(), RaoBlackwellised(10)):
-        found = nesymm.compile(text.format(t="@t")).filter({}, horizon=0, method=method)
+        found = nesymm.compile(text.format(t="@t")).filter({}, steps=1, method=method)
         assert found.filtered["a@t"][0, 0] == pytest.approx(expected, abs=1e-5)
 
 
@@ -194,7 +194,7 @@ def test_a_mean_of_those_who_win_is_one_of_finitely_many_numbers() -> None:
         query(even@t). query(late@t).
     """)
     particles = 4000
-    found = model.filter({}, horizon=1, method=Bootstrap(particles)).filtered
+    found = model.filter({}, steps=2, method=Bootstrap(particles)).filtered
     error = 5 * np.sqrt(0.25 * 0.75 / particles)
     np.testing.assert_allclose(found["even@t"][0], 0.25, atol=error)
     np.testing.assert_allclose(found["late@t"][0, 1], 0.25, atol=error)

@@ -46,7 +46,7 @@ def test_atoms_are_those_of_the_program(method: str) -> None:
 @pytest.mark.parametrize("method", ["exact", "rao-blackwellised"])
 def test_there_are_no_atoms_past_the_end_of_a_sequence(method: str) -> None:
     model = nesymm.compile(PROGRAM)
-    found = model.trajectories({"lit": np.ones((2, 4))}, length=[2, 4], method=method)
+    found = model.trajectories({"lit": np.ones((2, 4))}, steps=[2, 4], method=method)
     assert "pos(3,orc)@1" in found.atoms(0, 0, 1) and "pos(5,orc)@3" in found.atoms(1, 0, 3)
     with pytest.raises(NesymmError, match="step 2 does not exist: sequence 0 has 2 steps"):
         found.atoms(0, 0, 2)
@@ -71,8 +71,8 @@ def test_one_entity_is_named_like_several() -> None:
         pos(X + 1, W)@t :- pos(X, W)@(t-1).
         query(pos(X, W)@t).
     """)
-    assert model.trajectories(horizon=1).atoms(0, 0, 1) == ["pos(3,1)@1"]
-    two = model.with_constants(n=2).trajectories(horizon=1)
+    assert model.trajectories(steps=2).atoms(0, 0, 1) == ["pos(3,1)@1"]
+    two = model.with_constants(n=2).trajectories(steps=2)
     assert two.atoms(0, 0, 1) == ["pos(3,1)@1", "pos(3,2)@1"]
 
 
@@ -120,7 +120,7 @@ def test_numbers_that_are_absent_are_nan() -> None:
         z@t :- x(X)@(t-1), X > 0.
         query(z@t).
     """)
-    found = model.generate(count=20, horizon=2)
+    found = model.generate(count=20, steps=3)
     there = found.present["x"]
     np.testing.assert_array_equal(there, found.draws["on"])
     np.testing.assert_array_equal(np.isnan(found.values["x"]), ~there)
@@ -147,7 +147,7 @@ def test_values_are_those_of_atoms_and_not_of_clauses() -> None:
         0.1::seen@t.
         query(lit@t). query(seen@t).
     """)
-    found = model.trajectories(count=3, horizon=2, method="exact")
+    found = model.trajectories(count=3, steps=3, method="exact")
     # The choice of the clause for `lit` is made whether the body holds or not: it is no truth.
     assert {*found.values} == {"owner", "on", "seen"}
     assert {*found.draws} == {"owner", "on", "on:2", "on:3", "lit", "seen"}

@@ -88,9 +88,9 @@ def exact_agrees(case: Case, method: Method) -> None:
     with jax.enable_x64(True):
         if expected is None:
             with pytest.raises(FilterError, match="sequence 0, step"):
-                model.filter(batch_of(case), method=method, horizon=case.horizon)
+                model.filter(batch_of(case), method=method, steps=case.horizon + 1)
             return
-        found = model.filter(batch_of(case), method=method, horizon=case.horizon)
+        found = model.filter(batch_of(case), method=method, steps=case.horizon + 1)
     assert found.method == "exact forward"
     assert found.log_evidence[0] == pytest.approx(np.log(expected.evidence), abs=1e-6)
     at_every_step = {n: row[0][~np.isnan(row[0])] for n, row in found.filtered.items()}
@@ -157,8 +157,7 @@ def particles_agree(case: Case, method: Method) -> None:
         found = model.filter(
             batch_of(case, REPEATS) or None,
             method=method,
-            horizon=case.horizon,
-            length=np.full(REPEATS, case.horizon + 1),
+            steps=np.full(REPEATS, case.horizon + 1),
             errors="keep",
         )
     if expected is None:

@@ -60,7 +60,7 @@ def good() -> dict[str, Any]:
 
 
 def test_data_that_fit(reads: Model) -> None:
-    sequences = prepare(reads.step, good(), STEPS - 1)
+    sequences = prepare(reads.step, good(), STEPS)
     assert (sequences.batch, sequences.steps) == (BATCH, STEPS)
     assert sequences.complete == frozenset(good())
 
@@ -135,21 +135,21 @@ def test_an_input_that_is_not_given(reads: Model, name: str) -> None:
 
 
 def test_data_and_horizon_must_fit(reads: Model) -> None:
-    with pytest.raises(DataError, match=r"has 4 steps, the horizon 4 needs 5"):
-        reads.filter(good(), horizon=STEPS)
-    with pytest.raises(DataError, match=r"has 4 steps, the horizon 2 needs 3"):
-        reads.filter(good(), horizon=STEPS - 2)
+    with pytest.raises(DataError, match=r"steps: .* has 4, received 5"):
+        reads.filter(good(), steps=STEPS + 1)
+    with pytest.raises(DataError, match=r"steps: .* has 4, received 3"):
+        reads.filter(good(), steps=STEPS - 2 + 1)
 
 
 def test_lengths(reads: Model) -> None:
     with pytest.raises(DataError, match=r"length of sequence 1 is 5; .* must lie in 1\.\.4"):
-        reads.filter(good(), length=[4, 5])
+        reads.filter(good(), steps=[4, 5])
     with pytest.raises(DataError, match=r"length of sequence 0 is 0"):
-        reads.filter(good(), length=[0, 4])
+        reads.filter(good(), steps=[0, 4])
     with pytest.raises(DataError, match=r"the batch axes differ: .*length 3"):
-        reads.filter(good(), length=[1, 1, 1])
+        reads.filter(good(), steps=[1, 1, 1])
     with pytest.raises(DataError, match=r"length: expected whole numbers, received float64"):
-        reads.filter(good(), length=[1.5, 2.0])
+        reads.filter(good(), steps=[1.5, 2.0])
 
 
 def test_sequences_of_different_lengths(reads: Model) -> None:
@@ -166,15 +166,15 @@ def test_no_step_and_no_sequence(reads: Model) -> None:
 
 def test_a_program_without_data_needs_a_horizon() -> None:
     model = nesymm.compile("0.5::a@0. a@t :- a@(t-1). query(a@t).")
-    with pytest.raises(DataError, match="give the horizon"):
+    with pytest.raises(DataError, match="the number of steps is not known"):
         model.filter()
 
 
 def test_past_the_end_of_a_sequence_anything_may_stand(reads: Model) -> None:
-    sequences = prepare(reads.step, broken("mood", "sad"), None, [4, 2])
+    sequences = prepare(reads.step, broken("mood", "sad"), [4, 2])
     assert "mood" in sequences.complete
     with pytest.raises(DataError, match="'sad' at sequence 1, step 2"):
-        prepare(reads.step, broken("mood", "sad"), None, [4, 3])
+        prepare(reads.step, broken("mood", "sad"), [4, 3])
 
 
 # ---------------------------------------------------------------- evidence that cannot be

@@ -68,7 +68,7 @@ def test_numbers_past_the_end_of_a_sequence_do_not_count() -> None:
     data = {"y": np.array([[0.0, 0.0, 9.0], [0.0, 0.0, 0.5]])}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = nesymm.compile(WALK).filter(data, length=[2, 3], method=Bootstrap(particles=1000))
+        found = nesymm.compile(WALK).filter(data, steps=[2, 3], method=Bootstrap(particles=1000))
     assert found.diagnostics.smallest_effective_step[0] < 2
 
 
@@ -173,7 +173,7 @@ def test_fit_warns_of_noisy_gradients() -> None:
     """)
     data = {"y": np.array([[1.0, 1.0], [-1.0, -1.0]])}
     with pytest.warns(NesymmWarning, match="noisy gradients: the gradient of the first batch"):
-        fitted = model.fit(data, method=Bootstrap(particles=20), epochs=1, seed=1, progress=False)
+        fitted = model.fit(data, method=Bootstrap(particles=20), epochs=1, key=1, progress=False)
     assert fitted.diagnostics.signal_to_noise < 0.3
 
 

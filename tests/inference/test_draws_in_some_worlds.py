@@ -21,7 +21,7 @@ def test_smoothing_compares_them(method: Method) -> None:
     big@t :- x(X)@t, X > 1.
     query(big@t).
     """)
-    found = model.smooth(horizon=2, method=method)["big@t"]
+    found = model.smooth(steps=3, method=method)["big@t"]
     assert np.abs(found - 0.5).max() < 4 * np.sqrt(0.25 / 2000)
 
 

@@ -122,7 +122,7 @@ def test_densities_and_slopes_at_both_ends(name: str) -> None:
 
         def found(raw: jax.Array, x: float = x) -> jax.Array:
             net = {"net": nesymm.Function(constant, raw)}
-            return model.log_evidence({"x": np.array([[x]])}, networks=net)[0]
+            return model.with_networks(net).log_evidence({"x": np.array([[x]])})[0]
 
         both = jax.jit(jax.vmap(jax.value_and_grad(found)))
         value, slope = map(np.asarray, both(jnp.asarray(grid, jnp.float32)))
@@ -176,7 +176,7 @@ def test_a_sure_network_in_every_engine(method: Method, logit: float) -> None:
 
     def found(w: jax.Array) -> jax.Array:
         net = {"net": nesymm.Function(lambda p, x: p * x[None], w)}
-        return model.log_evidence(data, networks=net, method=method)[0]
+        return model.with_networks(net).log_evidence(data, method=method)[0]
 
     value, slope = jax.value_and_grad(found)(jnp.asarray([logit], jnp.float32))
     sure = 0.7 * 0.3 if logit > 0 else 0.2 * 0.8
@@ -205,7 +205,7 @@ def test_missing_values_of_a_bounded_density_have_finite_slopes() -> None:
     names = list(model.parameters)
 
     def found(values: jax.Array) -> jax.Array:
-        return model.log_evidence(data, parameters=dict(zip(names, values, strict=True)))[0]
+        return model.with_parameters(dict(zip(names, values, strict=True))).log_evidence(data)[0]
 
     value, slope = jax.value_and_grad(found)(jnp.asarray([2.0, 3.0]))
     assert float(value) == pytest.approx(stats.beta.logpdf(0.3, 2, 3), rel=1e-5)

@@ -29,7 +29,7 @@ def test_observed_hits_part_health_from_the_enemy() -> None:
     }
     sequences = prepare(model.step, data)
     with jax.enable_x64(True):
-        engine, _ = model._filter(ExactForward()).engine(sequences)
+        engine, _ = model._filter(ExactForward()).engines.choose(sequences)
         _, state = run(
             engine,
             engine.settings(1),

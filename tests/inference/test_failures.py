@@ -77,7 +77,7 @@ def test_where_a_rule_breaks_there_is_no_log_evidence_to_learn_from(
 
     @jax.jit
     def log_evidence(key: Any) -> Any:
-        return rises.log_evidence(data, method=method, length=length, key=key)
+        return rises.log_evidence(data, method=method, steps=length, key=key)
 
     told = log_evidence(jax.random.key(0))
     assert np.isnan(told[0])

@@ -63,8 +63,8 @@ def exact_evidence(model: Any, data: Mapping[str, Any], horizon: int | None = No
 
     def evidence(parameters: Parameters) -> Any:
         return jnp.exp(
-            model.log_evidence(
-                repeated(data, 1), parameters=parameters, method=ExactForward(), horizon=horizon
+            model.with_parameters(parameters).log_evidence(
+                repeated(data, 1), method=ExactForward(), steps=horizon + 1
             )[0]
         )
 
@@ -93,8 +93,8 @@ def evidence_slopes(
     length = None if many else np.full(batch, (horizon or 0) + 1)
 
     def mean(parameters: Parameters, key: Any) -> Any:
-        logs = model.log_evidence(
-            many, parameters=parameters, method=method, key=key, horizon=horizon, length=length
+        logs = model.with_parameters(parameters).log_evidence(
+            many, method=method, key=key, steps=length
         )
         return jnp.mean(jnp.exp(logs))
 
@@ -272,7 +272,9 @@ def neural_model() -> tuple[Any, dict[str, Any]]:
 
 def neural_evidence(model: Any, tree: Mapping[str, Any], data: Any, **more: Any) -> Any:
     networks = neural_networks(tree["weights"])
-    return model.log_evidence(data, parameters=tree["parameters"], networks=networks, **more)
+    return (
+        model.with_parameters(tree["parameters"]).with_networks(networks).log_evidence(data, **more)
+    )
 
 
 def test_exact_slopes_in_networks_are_finite_differences() -> None:
@@ -285,7 +287,7 @@ def test_exact_slopes_of_answers_are_finite_differences() -> None:
     model = nesymm.compile(WEATHER)
 
     def answer(p: Parameters) -> Any:
-        slopes = model.slopes(parameters=p, method=ExactForward(), horizon=3)
+        slopes = model.with_parameters(p).estimate(method=ExactForward(), steps=4)
         return slopes.probability("rain@T")[0]
 
     like_differences(answer, numbers(model.parameters))
@@ -747,9 +749,8 @@ def test_what_is_summed_inside_an_observation_has_exact_slopes(argument: str) ->
     }
 
     def evidence(logits: Any) -> Any:
-        return model.log_evidence(
+        return model.with_networks({"weights": network(logits)}).log_evidence(
             data,
-            networks={"weights": network(logits)},
             method=RaoBlackwellised(particles=3, resample_below="always"),
             key=jax.random.key(0),
         )[0]
@@ -774,8 +775,8 @@ def test_slopes_of_sequences_of_different_lengths_are_unbiased() -> None:
     data = {"safe": [case.data["safe"]] * len(lengths)}
 
     def means(parameters: Parameters, key: Any) -> Any:
-        logs = model.log_evidence(
-            data, parameters=parameters, method=method, key=key, length=lengths
+        logs = model.with_parameters(parameters).log_evidence(
+            data, method=method, key=key, steps=lengths
         )
         return jnp.mean(jnp.exp(logs).reshape(-1, 3), axis=0)
 
@@ -830,7 +831,7 @@ def order_of_bias(method: Callable[[int], Method], keys: int, batch: int) -> Non
     for particles in counts:
 
         def logs(p: Parameters, key: Any, particles: int = particles) -> Any:
-            return model.log_evidence(data, parameters=p, method=method(particles), key=key)
+            return model.with_parameters(p).log_evidence(data, method=method(particles), key=key)
 
         found = tangents(logs, model.parameters, keys)["y"]
         bias.append(float(found.mean() - truth))
@@ -897,11 +898,9 @@ def answer_slopes(
     length = np.full(batch, horizon + 1)
 
     def answer(p: Parameters, key: Any) -> Any:
-        slopes = model.slopes(
-            parameters=p,
+        slopes = model.with_parameters(p).estimate(
             method=method,
-            horizon=horizon,
-            length=length,
+            steps=length,
             key=key,
             estimator=estimator,
         )

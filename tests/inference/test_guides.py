@@ -238,7 +238,7 @@ def test_generated_values_come_from_the_prior() -> None:
     observe(x@t).
     guide(x@t) ~ normal(-5, 0.1).
     """)
-    found = model.generate(horizon=1, count=4000, method=Bootstrap(particles=4000))
+    found = model.generate(steps=2, count=4000, method=Bootstrap(particles=4000))
     drawn = np.asarray(found["x"]).ravel()
     assert abs(drawn.mean() - 1) < 4 * 0.5 / np.sqrt(drawn.size)
 
@@ -270,7 +270,7 @@ def bounds(model: nesymm.Model, data: dict[str, np.ndarray], kl: str) -> np.ndar
     """The bound of each sequence, by one particle."""
     layout = prepare(model.step, data)
     filter_ = model._filter(RaoBlackwellised(particles=1))
-    found = filter_.estimate(
+    found = filter_.estimate_of(
         layout, to_arrays(layout), {}, {}, jax.random.key(0), "surrogate", True, kl == "analytic"
     )
     return np.asarray(found.log_evidence, np.float64)

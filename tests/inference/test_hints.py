@@ -16,8 +16,8 @@ RAIN = "0.3::rain@t. observe(rain@t). query(rain@t). query(rain@T)."
 def test_evidence_after_the_end_is_pointed_out() -> None:
     model = nesymm.compile("0.5::a@0. a@t :- a@(t-1). observe(a@9, true). query(a@0).")
     with pytest.warns(nesymm.NesymmWarning, match="observes a at step 9, and the last step"):
-        assert model.filter({}, horizon=5).final["a@0"][0] == pytest.approx(0.5)
-    assert model.filter({}, horizon=9).final["a@0"][0] == pytest.approx(1.0)
+        assert model.filter({}, steps=6).final["a@0"][0] == pytest.approx(0.5)
+    assert model.filter({}, steps=10).final["a@0"][0] == pytest.approx(1.0)
 
 
 def test_one_number_per_sequence_is_no_series() -> None:
@@ -44,12 +44,12 @@ def test_keys_can_be_declared() -> None:
         query(c(1, 1)@t).
     """)
     with pytest.raises(nesymm.NesymmError, match=r":- fluent\(c\(…\)\)"):
-        model.filter({}, horizon=1)
+        model.filter({}, steps=2)
 
 
 def test_what_is_generated_is_found_by_its_name() -> None:
     model = nesymm.compile("pos(0)@0. pos(X + 1)@t :- pos(X)@(t-1). query(pos(2)@2).")
-    generated = model.generate({}, 2, horizon=2)
+    generated = model.generate({}, 2, steps=3)
     assert generated["pos"].tolist() == [[[0, 1, 2], [0, 1, 2]]]
     with pytest.raises(nesymm.NesymmError) as caught:
         generated["position"]

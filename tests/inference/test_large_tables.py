@@ -12,7 +12,8 @@ from nesymm.inference import circuits
 from nesymm.inference.data import prepare
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import TooLarge
-from nesymm.inference.filter import Filter, describe
+from nesymm.inference.engines import describe, shapes
+from nesymm.inference.filter import Filter
 from nesymm.inference.methods import Auto, ExactForward, RaoBlackwellised
 
 # Each of eight things may have the colour of any other.
@@ -48,11 +49,11 @@ def test_a_refusal_says_how_large_and_what_to_do(
     monkeypatch.setattr(circuits, "MAX_SECONDS", 0.0)
     wanted = rf"colour\[\d\] \(12\), .* a table of [\d,]+ cells, [\d.]+ GB in all; .*fewer .*{cure}"
     with pytest.raises(TooLarge, match=wanted):
-        nesymm.compile(COLOURS).filter(horizon=1, method=method)
+        nesymm.compile(COLOURS).filter(steps=2, method=method)
 
 
 def test_auto_goes_around_them() -> None:
-    found = nesymm.compile(COLOURS).filter(horizon=1)
+    found = nesymm.compile(COLOURS).filter(steps=2)
     assert found.method == "bootstrap, 1,000 particles"
     assert "exact inference does not apply" in found.reason
     assert "given a particle: these finite variables" in found.reason
@@ -64,7 +65,7 @@ def test_auto_goes_around_them() -> None:
 
 def test_auto_goes_around_those_given_a_particle() -> None:
     step = nesymm.compile(WALK).step
-    engine, reason = Filter(step, Auto()).engine(prepare(step, {"alike": [[0, 0]]}, None, None))
+    engine, reason = Filter(step, Auto()).engines.choose(prepare(step, {"alike": [[0, 0]]}))
     assert describe(engine) == "bootstrap, 1,000 particles"
     assert "p is normal" in reason
     assert "given a particle: these finite variables" in reason
@@ -73,15 +74,15 @@ def test_auto_goes_around_those_given_a_particle() -> None:
 def test_a_batch_counts() -> None:
     """A table that is small for one sequence is not so for millions: nothing is computed here."""
     step = nesymm.compile(PAIR).step
-    few, many = (prepare(step, {"y": np.ones((n, 2))}, None, None) for n in (2, 3_000_000))
+    few, many = (prepare(step, {"y": np.ones((n, 2))}) for n in (2, 3_000_000))
     auto = Filter(step, Auto())
-    assert describe(auto.engine(few)[0]) == "exact forward"
+    assert describe(auto.engines.choose(few)[0]) == "exact forward"
     wanted = r"x \(\d+\), z \(16\).* cells, [\d.]+ GB in all; .* fewer sequences at once"
     with pytest.raises(TooLarge, match=wanted):  # particles would need even more
-        auto.engine(many)
+        auto.engines.choose(many)
     exact = Filter(step, ExactForward())
     with pytest.raises(TooLarge, match=wanted):
-        exact._shapes(exact.engine(many)[0], many)
+        shapes(step, exact.engines.choose(many)[0], many)
 
 
 def test_particles_name_values_where_their_tables_are_too_large() -> None:
@@ -97,7 +98,7 @@ def test_particles_name_values_where_their_tables_are_too_large() -> None:
     """)
     # At step 1 some thing has the value 0, and marks it: each for itself.
     right = 1 - (1 - 0.25 * 0.5) ** 4
-    found = model.filter(horizon=1, method=RaoBlackwellised(particles=10))
+    found = model.filter(steps=2, method=RaoBlackwellised(particles=10))
     assert found.filtered["least@t"][0, 1] == pytest.approx(right)
 
 

@@ -42,7 +42,7 @@ def data() -> dict[str, np.ndarray]:
 def test_what_follows_from_inputs_has_no_particle_axis() -> None:
     model = nesymm.compile(WALK, networks={"drift": lambda place: jnp.zeros(3)})
     sequences = prepare(model.step, data())
-    engine, _ = model._filter(RaoBlackwellised(particles=PARTICLES)).engine(sequences)
+    engine, _ = model._filter(RaoBlackwellised(particles=PARTICLES)).engines.choose(sequences)
     _, state = run(
         engine,
         engine.settings(sequences.batch),
@@ -78,7 +78,7 @@ def test_the_way_back_keeps_less_than_every_step_whole() -> None:
 
     def loss(parameters: Any) -> Any:
         method = RaoBlackwellised(particles=PARTICLES)
-        return model.log_evidence(data(), parameters=parameters, method=method).sum()
+        return model.with_parameters(parameters).log_evidence(data(), method=method).sum()
 
     text = str(jax.make_jaxpr(jax.grad(loss))(model.parameters))
     assert "checkpoint" in text or "remat" in text

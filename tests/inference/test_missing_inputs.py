@@ -39,13 +39,13 @@ def test_a_missing_input_of_a_sequence_is_absent(kind: str, method: str) -> None
     model = nesymm.compile(
         f"{declared} a@t :- {first}. c@t :- {absent(declared)}. query(a@t). query(c@t)."
     )
-    result = model.filter({"k": values}, horizon=1, method=method)
+    result = model.filter({"k": values}, steps=2, method=method)
     gone = [0, 1, 1] if "bool" in declared else [0, 0, 1]
     assert result.filtered["a@t"].tolist() == [[1, 1], [0, 0], [0, 0]]
     assert result.filtered["c@t"].tolist() == [[g, g] for g in gone]
-    smoothed = model.smooth({"k": values}, horizon=1, method=method)
+    smoothed = model.smooth({"k": values}, steps=2, method=method)
     assert smoothed["a@t"] == pytest.approx(result.filtered["a@t"], abs=1e-5)
-    drawn = model.generate({"k": values}, 2, horizon=1, method=method)
+    drawn = model.generate({"k": values}, 2, steps=2, method=method)
     assert drawn["a@t"][:, :, 0].tolist() == [[True] * 2, [False] * 2, [False] * 2]
 
 
@@ -56,8 +56,8 @@ def test_a_missing_input_without_time_is_absent(kind: str, method: str) -> None:
     model = nesymm.compile(f"{declared} a :- {first}. c :- {absent(declared)}. query(a). query(c).")
     gone = [0, 1, 1] if "bool" in declared else [0, 0, 1]
     for value, a, c in zip(values, [1, 0, 0], gone, strict=True):
-        assert model.infer(inputs={"k": value}, method=method).queries == {"a": a, "c": c}
-    assert model.infer(inputs={"k": None}, method=method).probability("a") == 0
+        assert model.infer({"k": value}, method=method).queries == {"a": a, "c": c}
+    assert model.infer({"k": None}, method=method).probability("a") == 0
 
 
 def test_an_observation_without_time_that_is_missing_says_nothing() -> None:
@@ -125,7 +125,7 @@ def test_a_stream_reads_missing_inputs_as_filtering_does(start: list[int | None]
     model = nesymm.compile(WALK)
     given = {"go": GO, "seen": SEEN, "start": start}
     whole = model.filter(given, method="exact")
-    stream = model.stream(method="exact", batch=2, inputs={"start": start})
+    stream = model.stream(method="exact", batch=2, data={"start": start})
     for t in range(3):
         now = {n: np.array([row[t] for row in given[n]], object) for n in ("go", "seen")}
         update = stream.update(now)
@@ -141,7 +141,7 @@ def test_a_stream_reads_missing_inputs_as_filtering_does(start: list[int | None]
 
 def test_what_is_left_out_of_an_update_is_missing() -> None:
     model = nesymm.compile(WALK)
-    said, silent = (model.stream(method="exact", inputs={"start": [1]}) for _ in range(2))
+    said, silent = (model.stream(method="exact", data={"start": [1]}) for _ in range(2))
     for _ in range(3):
         a = said.update({"go": np.array([None]), "seen": np.array([np.nan])})
         b = silent.update()
@@ -152,10 +152,10 @@ def test_what_is_left_out_of_an_update_is_missing() -> None:
 def test_mistakes_in_streams() -> None:
     model = nesymm.compile(WALK)
     with pytest.raises(DataError, match="go has time: give it to `update`"):
-        model.stream(inputs={"start": [1], "go": ["left"]})
+        model.stream(data={"start": [1], "go": ["left"]})
     with pytest.raises(nesymm.NesymmError, match="batch: expected at least 1 sequence, received 0"):
-        model.stream(batch=0, inputs={"start": []})
-    stream = model.stream(batch=2, inputs={"start": [1, 2]})
+        model.stream(batch=0, data={"start": []})
+    stream = model.stream(batch=2, data={"start": [1, 2]})
     with pytest.raises(DataError, match=r"input go: expected .*shape \(2,\), received \(3,\)"):
         stream.update({"go": np.array(["left"] * 3)})
     with pytest.raises(DataError, match="reads no start at each step"):
@@ -195,7 +195,7 @@ def test_an_observation_without_time_has_one_value_per_sequence(method: str) -> 
     assert result.final["kind(a)"] == pytest.approx([1, 0, 0.027 / 0.139], abs=1e-5)
     with pytest.raises(DataError, match=r"kind: expected .* shape \(3,\), received \(3, 2\)"):
         model.filter({"kind": np.array([["a", "b"]] * 3), "hot": HOT}, method=method)
-    stream = model.stream(method=method, batch=3, inputs={"kind": kinds})
+    stream = model.stream(method=method, batch=3, data={"kind": kinds})
     gains = sum(stream.update({"hot": HOT[:, t]}).log_gain for t in range(2))
     assert gains == pytest.approx(expected, abs=1e-5)
 
@@ -222,7 +222,7 @@ def test_an_observation_without_time_along_an_axis() -> None:
     expected = np.log([0.3 * 0.81 * 0.7 * 0.01 * one, one**3])
     assert result.log_evidence == pytest.approx(expected, abs=1e-5)
     assert result.final["bad(3)"] == pytest.approx([0.3 * 0.81 / one] * 2, abs=1e-5)
-    drawn = model.generate({"bad": bad[:1]}, 4, horizon=1)
+    drawn = model.generate({"bad": bad[:1]}, 4, steps=2)
     assert drawn["bad"].shape == (1, 4, 3)
     assert (drawn["bad"][0, :, :2] == [True, False]).all()
     again = model.filter(drawn.data(), method="exact")
@@ -273,10 +273,10 @@ def test_half_a_value_is_a_mistake() -> None:
         half[0, 1] = np.nan
         model.filter({**data, "image": half})
     # What lies past the end of a sequence is not looked at.
-    assert model.filter({**data, "image": half}, length=[1, 2]).log_evidence.tolist() == [0, 0]
+    assert model.filter({**data, "image": half}, steps=[1, 2]).log_evidence.tolist() == [0, 0]
 
 
 def test_arrays_of_one_name() -> None:
     model = nesymm.compile("0.5::p. 0.5::p(X)@t :- between(1, 2, X). observe(p). observe(p(X)@t).")
     with pytest.raises(DataError, match="two different arrays would be called p"):
-        model.filter({"p": np.ones(2)}, horizon=1)
+        model.filter({"p": np.ones(2)}, steps=2)

@@ -57,7 +57,7 @@ def test_a_value_that_is_kept_is_a_point_mass() -> None:
 
 
 def test_nothing_is_mixed_where_the_value_is_not_observed() -> None:
-    result = nesymm.compile(STUCK).filter(horizon=2)
+    result = nesymm.compile(STUCK).filter(steps=3)
     np.testing.assert_allclose(result.filtered["stuck@t"], 0.3, atol=0.06)
 
 
@@ -121,7 +121,7 @@ def test_a_value_is_observed_once(observed: str) -> None:
     names = [o.name for o in model.step.observations if o.value is None]
     data = {n: np.full((1, 2), 0.5) for n in names}
     with pytest.raises(ProgramError, match=r"E311.*[sx] is observed more than once"):
-        model.filter(data or None, horizon=None if data else 1)
+        model.filter(data or None, steps=None if data else 1 + 1)
 
 
 @pytest.mark.parametrize("method", ["exact", *IN_THE_SLOW_SUITE])
@@ -131,7 +131,7 @@ def test_different_steps_and_keys_are_different_values(method: str) -> None:
         observe(x(1)@0, 0.5). observe(x(2)@0, 1.0). observe(x(1)@T, 1.5).
     """)
     expected = stats.norm.logpdf([0.5, 1.0, 1.5]).sum()
-    result = model.filter(horizon=2, method=method)
+    result = model.filter(steps=3, method=method)
     np.testing.assert_allclose(result.log_evidence, expected, rtol=1e-5)
 
 
@@ -150,7 +150,7 @@ def test_one_element_tells_nothing_of_the_others(method: type) -> None:
         query(above@t). query(turned@t).
     """)
     n = 10000
-    result = model.filter(horizon=0, method=method(particles=n))
+    result = model.filter(steps=1, method=method(particles=n))
     joint = np.array([0.5 * stats.norm.pdf([0.2, -0.1], [s, 2 * s]).prod() for s in (1, -1)])
     truths = {"turned@t": joint[1], "above@t": joint @ stats.norm.sf(3, [3, -3])}
     for query, truth in truths.items():
@@ -206,7 +206,7 @@ def test_later_steps_know_an_observed_finite_static_variable(method: str) -> Non
         high@t :- on@(t-1), x(V), V > 3.
         query(high@t).
     """)
-    result = model.filter(horizon=3, method=method)
+    result = model.filter(steps=4, method=method)
     np.testing.assert_allclose(result.filtered["high@t"], [[0.0, 1.0, 1.0, 1.0]], rtol=1e-6)
     error = DRAWN if method == "bootstrap" else 1e-5
     np.testing.assert_allclose(result.log_evidence, np.log(1 / 6), atol=error)
@@ -234,9 +234,9 @@ def test_a_static_variable_that_is_observed_in_some_worlds() -> None:
         query(high@t).
     """)
     with pytest.raises(nesymm.errors.NesymmError, match="observed only in some worlds"):
-        model.filter(horizon=2, method="exact")
+        model.filter(steps=3, method="exact")
     n = 4000
-    result = model.filter(horizon=2, method=RaoBlackwellised(particles=n))
+    result = model.filter(steps=3, method=RaoBlackwellised(particles=n))
     first, second = stats.norm.pdf(2.0), stats.norm.pdf(2.0, 0, 2)
     share = first / (first + second)
     expected = share + (1 - share) * stats.norm.sf(1.5)

@@ -155,7 +155,7 @@ def test_the_markov_game_for_a_hundred_steps() -> None:
     model = nesymm.compile(source, networks=networks)
     data = {"image": np.zeros((4, 2))}
     method = RaoBlackwellised(particles=1000)
-    drawn = model.trajectories(data, 50, method=method, horizon=100).values
+    drawn = model.trajectories(data, 50, method=method, steps=101).values
     player, monster = drawn["player(image)"], drawn["monster(image)"]
     assert player.shape == monster.shape == (4, 50, 101)
     apart = player - monster
@@ -166,7 +166,7 @@ def test_the_markov_game_for_a_hundred_steps() -> None:
     assert walked.mean() == pytest.approx(1, abs=0.01)
     assert abs(walked - 1).max() < 0.7
 
-    found = model.filter(data, method=method, horizon=100)
+    found = model.filter(data, method=method, steps=101)
     # Those who are at a distance of two at first stay there: the evidence is about the start.
     spread = np.hypot(*np.log1p(np.exp([1.5, 0.5])))  # networks give scales by softplus
     safe = norm.sf(2, 4, spread) + norm.cdf(-2, 4, spread)
@@ -307,7 +307,7 @@ def best_agrees(case: Case) -> None:
         return
     data = {n: np.asarray([v], dtype=object) for n, v in case.data.items()}
     with jax.enable_x64(True):
-        found = model.trajectories(data, method=ExactForward(), horizon=case.horizon, best=True)
+        found = model.trajectories(data, method=ExactForward(), steps=case.horizon + 1, best=True)
     along = [set(found.atoms(0, 0, t)) for t in range(case.horizon + 1)]
     # Several may be equally probable: that it is one of them is enough.
     assert best_weight(model, case, along) == pytest.approx(expected)

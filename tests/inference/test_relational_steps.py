@@ -128,7 +128,7 @@ def expected_answers(source: str, horizon: int) -> dict[str, float]:
 
 
 def answers(source: str, horizon: int, method: object, seed: int = 0) -> dict[str, float]:
-    found = nesymm.compile(source).filter({}, horizon=horizon, method=method, seed=seed)
+    found = nesymm.compile(source).filter({}, steps=horizon + 1, method=method, key=seed)
     return {name: float(values[0]) for name, values in found.final.items()}
 
 
@@ -157,7 +157,7 @@ def test_particles(name: str, method: RaoBlackwellised | Bootstrap) -> None:
     """Each of 4,000 particles that evidence leaves says at most one bit: five standard errors."""
     source, horizon = PROGRAMS[name]
     expected = expected_answers(source, horizon)
-    found = nesymm.compile(source).filter({}, horizon=horizon, method=method)
+    found = nesymm.compile(source).filter({}, steps=horizon + 1, method=method)
     left = float(found.effective.min())
     for query, values in found.final.items():
         p = expected.get(query, 0.0)
@@ -167,7 +167,7 @@ def test_particles(name: str, method: RaoBlackwellised | Bootstrap) -> None:
 
 def test_auto_is_exact_where_entities_meet() -> None:
     source, horizon = PROGRAMS["three entities"]
-    found = nesymm.compile(source).filter({}, horizon=horizon)
+    found = nesymm.compile(source).filter({}, steps=horizon + 1)
     assert found.method == "exact forward"
 
 
@@ -205,11 +205,11 @@ def test_compiled_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """NumPy step by step, and a loop that JAX compiles: the same tables."""
     source, horizon = PROGRAMS["three entities"]
     model = nesymm.compile(source + " query(f1@t). query(a(E)@t).")
-    quick = model.filter({}, horizon=horizon, method="exact")
-    smooth = model.smooth({}, horizon=horizon, method="exact")
+    quick = model.filter({}, steps=horizon + 1, method="exact")
+    smooth = model.smooth({}, steps=horizon + 1, method="exact")
     monkeypatch.setattr(Filter, "_at_once", lambda self, sequences: None)
-    slow = model.filter({}, horizon=horizon, method="exact")
-    again = model.smooth({}, horizon=horizon, method="exact")
+    slow = model.filter({}, steps=horizon + 1, method="exact")
+    again = model.smooth({}, steps=horizon + 1, method="exact")
     np.testing.assert_allclose(quick.log_evidence, slow.log_evidence, atol=1e-5)
     for name, values in quick.final.items():
         np.testing.assert_allclose(values, slow.final[name], atol=1e-5)
@@ -226,7 +226,7 @@ def test_an_average_of_nothing_at_the_first_step() -> None:
         high@t :- g(M)@t, M > 1.
         query(high@t).
     """
-    found = nesymm.compile(source).filter({}, horizon=1).filtered["high@t"]
+    found = nesymm.compile(source).filter({}, steps=2).filtered["high@t"]
     np.testing.assert_allclose(found, [[0.0, 0.5]], atol=1e-9)  # {2}, {1, 2} of four sets
 
 
@@ -252,7 +252,7 @@ def test_a_relation_of_values_over_a_plate() -> None:
     facts = source.replace("between(1, 2, E)", "e(E)") + " e(1). e(2)."
     for text, method in product((source, facts), (ExactForward(), RaoBlackwellised(10))):
         model = nesymm.compile(text)
-        found = model.filter({}, horizon=0, method=method).filtered
+        found = model.filter({}, steps=1, method=method).filtered
         assert found["mark(0)@t"][0, 0] == pytest.approx(0.84, abs=1e-5)
         assert found["mark(1)@t"][0, 0] == pytest.approx(0.64, abs=1e-5)
         update = model.stream(method=method).update({})
@@ -269,7 +269,7 @@ def test_an_atom_that_is_reached_by_a_value_and_by_name() -> None:
         mark(5)@t :- h@t.
         query(mark(X)@1).
     """
-    found = nesymm.compile(source).filter({}, horizon=2).final
+    found = nesymm.compile(source).filter({}, steps=3).final
     expected = {"mark(0)@1": 0.84, "mark(1)@1": 1 - 0.36 * 0.7, "mark(5)@1": 0.3}
     assert found.keys() == expected.keys()
     for name, probability in expected.items():
@@ -297,7 +297,7 @@ def test_a_minimum_over_one_element_that_nothing_asks_for() -> None:
         a(E)@0 :- between(1, 1, E).
         g(M)@t :- aggregate_all(min(E), a(E)@t, M).
     """
-    assert nesymm.compile(source).filter({}, horizon=1).log_evidence[0] == 0.0
+    assert nesymm.compile(source).filter({}, steps=2).log_evidence[0] == 0.0
 
 
 def test_a_maximum_along_an_axis_of_named_conditions() -> None:
@@ -309,7 +309,7 @@ def test_a_maximum_along_an_axis_of_named_conditions() -> None:
         best(max<Y>)@t :- two(_, Y)@t, one(Y)@t.
         query(best(M)@T).
     """
-    found = nesymm.compile(source).filter({}, method=ExactForward(), horizon=0).final
+    found = nesymm.compile(source).filter({}, method=ExactForward(), steps=1).final
     for m in range(4):
         expected = ((m + 1) ** 4 - m**4) / 4**4
         assert found[f"best({m})@T"][0] == pytest.approx(expected, abs=1e-6)
@@ -324,7 +324,7 @@ def test_elements_that_no_entity_has_are_not_read() -> None:
         g@t :- v(_, V)@t, v(V, 0)@t.
         query(g@t).
     """)
-    found = model.filter(horizon=2, method="exact")
+    found = model.filter(steps=3, method="exact")
     assert found.log_evidence[0] == pytest.approx(0, abs=1e-9)
     # One of them says 1 or 2, and that one has 0.
     pairs = [(a, b) for a in range(3) for b in range(3)]

@@ -66,7 +66,9 @@ def test_the_network_is_not_called_inside_the_loop() -> None:
 
     model = nesymm.compile(SOURCE, networks={"draw": marked})
     data = {"frame": frames()}
-    whole = jax.make_jaxpr(lambda: model.slopes(data, method=ExactForward(draws=1)).log_evidence)()
+    whole = jax.make_jaxpr(
+        lambda: model.estimate(data, method=ExactForward(draws=1)).log_evidence
+    )()
     loops = [e for e in equations(whole.jaxpr) if e.primitive.name == "scan"]
     assert loops
     assert "atan" in [e.primitive.name for e in equations(whole.jaxpr)]

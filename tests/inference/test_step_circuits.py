@@ -6,15 +6,12 @@ from collections.abc import Callable
 from itertools import combinations, pairwise, product
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import nesymm
 from nesymm.inference import circuits
-from nesymm.inference.data import prepare
 from nesymm.inference.elimination.factors import Room, TooLarge
-from nesymm.inference.filter import Filter
 from nesymm.inference.methods import ExactForward
 from nesymm.inference.results import FilterError
 
@@ -211,25 +208,23 @@ def test_clauses_that_disagree_are_reported(no_tables: Callable[[], None]) -> No
     x(V)@t :- d(V)@t.  x(V)@t :- e(V)@t, b@(t-1).
     y@t :- x(V)@(t-1), V > 1.  query(y@t).
     """
-    right = nesymm.compile(text).filter(horizon=3, method="exact", errors="keep")
+    right = nesymm.compile(text).filter(steps=4, method="exact", errors="keep")
     no_tables()
-    found = nesymm.compile(text).filter(horizon=3, method="exact", errors="keep")
+    found = nesymm.compile(text).filter(steps=4, method="exact", errors="keep")
     assert found.method == "exact forward, by a circuit"
     assert found.failures == right.failures
     with pytest.raises(FilterError, match="x"):
-        nesymm.compile(text).filter(horizon=3, method="exact")
+        nesymm.compile(text).filter(steps=4, method="exact")
 
 
 def test_a_refusal_says_that_a_circuit_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(circuits, "MAX_SECONDS", 0.0)
     wanted = r"a table of [\d,]+ cells.*\n.*a circuit was tried as well: no circuit within"
     with pytest.raises(TooLarge, match=wanted):
-        nesymm.compile(COLOURS).filter(horizon=1, method="exact")
+        nesymm.compile(COLOURS).filter(steps=2, method="exact")
 
 
 def test_gradients_do_not_go_through_it() -> None:
     model = nesymm.compile(COMING)
-    filter_ = Filter(model.step, ExactForward())
-    sequences = prepare(model.step, {"some": np.ones((1, 3))})
     with pytest.raises(TooLarge, match="too many joint values"):
-        filter_.slopes(sequences, {}, {}, jax.random.key(0))
+        model.estimate({"some": np.ones((1, 3))}, method=ExactForward())

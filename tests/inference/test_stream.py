@@ -71,7 +71,7 @@ def test_nothing_is_compiled_after_the_second_step(model: nesymm.Model) -> None:
 def test_a_restored_stream_goes_on_as_if_nothing_happened(
     model: nesymm.Model, method: str, tmp_path: Path
 ) -> None:
-    stream = model.stream(method=method, batch=2, seed=3)
+    stream = model.stream(method=method, batch=2, key=3)
     for day in DAYS.T[:3]:
         stream.update({"umbrella": day})
     stream.save(tmp_path / "state.npz")

@@ -55,9 +55,9 @@ def test_the_total_of_many_wounds(imps: int, most: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(elimination.Room, "refuse", lambda _, dims: sizes.append(cells(dims)))
     model = nesymm.compile(PROGRAM, constants={"imps": imps})
     exact = model.filter({"hit": HITS}, method="exact")
-    rough = model.filter({"hit": HITS}, method=RaoBlackwellised(4000), seed=1)
+    rough = model.filter({"hit": HITS}, method=RaoBlackwellised(4000), key=1)
     # The estimate of the evidence has no bias, whatever the number of particles.
-    runs = [model.filter({"hit": HITS}, method=RaoBlackwellised(4000), seed=k) for k in range(8)]
+    runs = [model.filter({"hit": HITS}, method=RaoBlackwellised(4000), key=k) for k in range(8)]
     logs = np.stack([run.log_evidence for run in runs])
     for row, hits in enumerate(HITS):
         beliefs, log = by_hand(imps, hits)

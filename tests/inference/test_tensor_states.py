@@ -183,9 +183,7 @@ def test_the_filter_agrees_with_kalman(program: str, method: Method) -> None:
     """A whole sequence, one with steps that are not seen, and a short one, in one batch."""
     networks = {"move": linear(A)} if program is NETWORK else None
     model = nesymm.compile(program, networks=networks)
-    found = model.filter(
-        {"seen": repeated(SEEN)}, method=method, length=np.repeat(LENGTHS, REPEATS)
-    )
+    found = model.filter({"seen": repeated(SEEN)}, method=method, steps=np.repeat(LENGTHS, REPEATS))
     for i, length in enumerate(LENGTHS):
         mine = slice(i * REPEATS, (i + 1) * REPEATS)
         evidence, means, covariances = kalman(SEEN[i, :length])
@@ -399,7 +397,9 @@ def test_slopes_in_the_weights_of_a_network(moved: Any) -> None:
     @jax.jit
     def estimate(matrix: Any, key: Any) -> Any:
         def mean(m: Any) -> Any:
-            logs = moved.log_evidence(data, networks={"move": linear(m)}, method=method, key=key)
+            logs = moved.with_networks({"move": linear(m)}).log_evidence(
+                data, method=method, key=key
+            )
             return jnp.mean(jnp.exp(logs))
 
         return jax.grad(mean)(matrix)
@@ -434,7 +434,7 @@ def test_a_stream_goes_on_from_a_saved_state(moved: Any, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_generated_vectors_have_the_distribution_of_the_program(entries: Any) -> None:
-    generated = entries.generate(horizon=2, count=2000, method=Bootstrap(particles=2000))
+    generated = entries.generate(steps=3, count=2000, method=Bootstrap(particles=2000))
     pos, seen = generated.values["pos"][0], generated.observed["seen"][0]
     assert pos.shape == seen.shape == (2000, 3, 2)
     for drawn, covariance in (
@@ -482,7 +482,7 @@ def test_a_vector_in_a_program_without_time() -> None:
         observe(y, [1.0, 0.5]).
         query(m(_)).
     """)
-    answers = [model.infer(samples=2000, seed=i).probability("m(a)") for i in range(10)]
+    answers = [model.infer(samples=2000, key=i).probability("m(a)") for i in range(10)]
     weights = [
         p * multivariate_normal.pdf([1.0, 0.5], mean, WILD + R)
         for p, mean in ((0.4, [0, 0]), (0.6, [2, 1]))

@@ -37,8 +37,8 @@ def _nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_trajectories_have_the_smoothed_chances() -> None:
     model = nesymm.compile(LAMP)
-    drawn = model.trajectories(SEEN, COUNT, length=LENGTH, method="exact", seed=3)
-    smoothed = model.smooth(SEEN, length=LENGTH, method="exact")
+    drawn = model.trajectories(SEEN, COUNT, steps=LENGTH, method="exact", key=3)
+    smoothed = model.smooth(SEEN, steps=LENGTH, method="exact")
     for b, steps in enumerate(LENGTH):
         for t in range(steps):
             chance = smoothed["on(0)@t"][b, t]
@@ -53,8 +53,8 @@ def test_trajectories_have_the_smoothed_chances() -> None:
 
 def test_the_best_trajectory_is_the_most_frequent_one() -> None:
     model = nesymm.compile(LAMP)
-    best = model.trajectories(SEEN, length=LENGTH, method="exact", best=True).draws
-    drawn = model.trajectories(SEEN, COUNT, length=LENGTH, method="exact").draws
+    best = model.trajectories(SEEN, steps=LENGTH, method="exact", best=True).draws
+    drawn = model.trajectories(SEEN, COUNT, steps=LENGTH, method="exact").draws
     for b, steps in enumerate(LENGTH):
         # Of everything that is drawn, also of what makes the lamp look lit.
         found, most = (

@@ -85,7 +85,7 @@ def estimates(analytic: bool, count: int) -> tuple[np.ndarray, np.ndarray]:
     filter_ = built._filter(RaoBlackwellised(particles=1))
 
     def one(numbers: jax.Array, key: jax.Array) -> jax.Array:
-        slopes = filter_.estimate(
+        slopes = filter_.estimate_of(
             layout, to_arrays(layout), {"code": numbers[0]}, networks(numbers), key, "surrogate",
             True, analytic,
         )  # fmt: skip
@@ -138,7 +138,9 @@ def ratios_to(value: jax.Array, built: nesymm.Model, name: str, method: Method) 
     """Estimates of the evidence, relative to its value, and their slopes, for many keys."""
 
     def one(number: jax.Array, key: jax.Array) -> jax.Array:
-        found = built.log_evidence({"y": SEEN}, parameters={name: number}, method=method, key=key)
+        found = built.with_parameters({name: number}).log_evidence(
+            {"y": SEEN}, method=method, key=key
+        )
         return jnp.exp(found[0] - value)
 
     keys = jax.random.split(jax.random.key(0), 200)

@@ -20,7 +20,7 @@ query(ever@t).
 
 def test_each_cause_of_a_noisy_or_is_told_by_its_own_draw() -> None:
     model = nesymm.compile(CAUSES)
-    result = model.generate(count=12, horizon=3, method="exact")
+    result = model.generate(count=12, steps=4, method="exact")
     for trajectory in range(12):
         firings = model.explain(result, 0, trajectory)
         for step in range(4):
@@ -84,7 +84,7 @@ def test_lists_are_told_with_the_items_that_were_there() -> None:
         many(N)@t :- findall(X, ill(X)@t, L), length(L, N).
         observe(many@t).
     """)
-    found = model.generate(count=5, horizon=2)
+    found = model.generate(count=5, steps=3)
     for trajectory in range(5):
         told = {f.head: f.because[0] for f in found.explain(0, trajectory)}
         for step in range(3):
@@ -103,7 +103,7 @@ def test_a_rule_is_told_where_the_values_that_it_is_called_with_exist() -> None:
         lost@t :- pos(X)@t, far(X)@t.
         observe(lost@t).
     """)
-    found = model.generate(count=10, horizon=3, method="exact")
+    found = model.generate(count=10, steps=4, method="exact")
     for trajectory in range(10):
         heads = {f.head for f in found.explain(0, trajectory)}
         for step in range(4):
@@ -121,7 +121,7 @@ def test_recursion_within_a_step_is_told() -> None:
         query(reach(3)@t).
         observe(reach(3)@1, true).
     """)
-    found = model.generate(count=5, horizon=2, method="exact")
+    found = model.generate(count=5, steps=3, method="exact")
     for trajectory in range(5):
         told = found.explain(0, trajectory)
         for step in range(3):
@@ -143,7 +143,7 @@ def test_recursion_within_a_step_is_told() -> None:
 
 def test_an_extension_is_named() -> None:
     model = nesymm.compile(CAUSES).extend("c@t :- a@t, b@t.\nobserve(c@1, true).", "more.nsl")
-    found = model.generate(horizon=1, method="exact")
+    found = model.generate(steps=2, method="exact")
     told = [str(f) for f in found.explain()]
     assert "c@1 because a@1, b@1  [line 1 of more.nsl]" in told
     assert "a@1  [line 2]" in told
@@ -158,6 +158,6 @@ def test_posterior_draws_are_explained_too() -> None:
 
 
 def test_nothing_is_compiled_to_explain(monkeypatch) -> None:
-    found = nesymm.compile(CAUSES).generate(horizon=1, method="exact")
+    found = nesymm.compile(CAUSES).generate(steps=2, method="exact")
     monkeypatch.delattr("nesymm.ground.grounder.ground")
     assert found.explain()

@@ -242,7 +242,7 @@ def test_several_seeds_at_once_are_the_single_runs() -> None:
     assert together[0].history[0] != together[1].history[0]
     for seed, many in zip([0, 5], together, strict=True):
         model = nesymm.compile(DRAWN, networks=networks(seed))
-        single = fit(model, data, seed=seed, **options)
+        single = fit(model, data, key=seed, **options)
         assert many.stopped == single.stopped and len(many.history) == len(single.history)
         for a, b in zip(many.history, single.history, strict=True):
             assert a == pytest.approx(b, rel=2e-4)
@@ -280,8 +280,8 @@ def test_a_model_grows_without_losing_what_it_learnt() -> None:
     larger = model.with_constants(n=3)
     np.testing.assert_allclose(larger.parameters["p"], [0.1, 0.9, 0.3])
     ruled = model.extend("observe(p(1)@0, true).")
-    assert ruled.filter({}, horizon=0).final == {} and ruled.parameters is not model.parameters
-    assert ruled.filter({}, horizon=0).filtered["p(1)@t"][0, 0] == pytest.approx(1.0)
+    assert ruled.filter({}, steps=1).final == {} and ruled.parameters is not model.parameters
+    assert ruled.filter({}, steps=1).filtered["p(1)@t"][0, 0] == pytest.approx(1.0)
 
 
 def test_the_history_goes_to_tensorboard(

@@ -148,7 +148,7 @@ def test_trajectories_obey_the_rules_and_have_the_right_frequencies(
 
 
 def test_what_is_not_given_is_generated_with_its_chances() -> None:
-    result = nesymm.compile(GRID).generate(count=COUNT, horizon=3, method="exact")
+    result = nesymm.compile(GRID).generate(count=COUNT, steps=4, method="exact")
     high = result["agent"][0, ..., 1] >= 3
     sees = result["sees"][0]
     for where, chance in ((high, 0.7), (~high, 0.1)):
@@ -165,7 +165,7 @@ def test_what_is_not_given_is_generated_with_its_chances() -> None:
 
 def test_a_trajectory_is_told_in_atoms() -> None:
     model = nesymm.compile(GRID).extend("observe(agent(1, 2)@1, true).")
-    result = model.generate(count=1, horizon=1, method="exact")
+    result = model.generate(count=1, steps=2, method="exact")
     atoms = result.atoms(0, 0, 1)
     assert "agent(1,2)@1" in atoms and "has_key@1" not in atoms
     assert result.table().splitlines()[0].replace(",", " ").split()[:3] == ["0", "agent(1", "1)"]
@@ -176,7 +176,7 @@ def test_a_trajectory_is_told_in_atoms() -> None:
     with pytest.raises(NesymmError, match="nothing called lava"):
         result["lava"]
     with pytest.raises(NesymmError, match="count"):
-        model.generate(count=0, horizon=1)
+        model.generate(count=0, steps=2)
     data = result.data()
     np.testing.assert_array_equal(data["sees"], result["sees"][:, 0])
     assert np.isfinite(model.filter(data, method="exact").log_evidence).all()
@@ -202,7 +202,7 @@ query(noisy).
 def test_images_are_the_means_of_their_decoder_and_absent_values_are_nan() -> None:
     picture = jnp.arange(6.0).reshape(2, 3)
     model = nesymm.compile(IMAGES, networks={"decoder": lambda c: c * picture})
-    result = model.generate(count=400, horizon=4)
+    result = model.generate(count=400, steps=5)
     image, code, lit = result["image"], result["code"], result["lit"]
     assert image.shape == (1, 400, 5, 2, 3)
     assert np.isnan(image[~lit]).all()
@@ -259,7 +259,7 @@ def test_pictures_are_drawn_above_their_steps() -> None:
         """,
         networks={"paint": lambda k: jnp.full((3, 6, 6), 0.25 + 0.5 * k)},
     )
-    found = model.generate(horizon=29, seed=0)
+    found = model.generate(steps=30, key=0)
     strip, *_ = draw(found, "pictures").axes
     assert strip.get_ylabel() == "picture"
     steps = [round(np.mean(image.get_extent()[:2])) for image in strip.images]
@@ -281,7 +281,7 @@ def test_numbers_are_drawn_under_the_names_of_the_program() -> None:
         observe(vel(x)@t).
         query(far(W)@t).
     """)
-    *numbers, shares = draw(model.generate(horizon=3, seed=0), "numbers").axes[:-1]
+    *numbers, shares = draw(model.generate(steps=4, key=0), "numbers").axes[:-1]
     assert {axes.get_ylabel() for axes in numbers} == {"vel(x)", "at(1)", "at(2)"}
     assert {label.get_text() for label in shares.get_yticklabels()} == {"far(1)", "far(2)"}
 
@@ -310,11 +310,11 @@ def test_what_was_compiled_for_other_data_serves_again() -> None:
         return {"drift": np.array([drift, -drift]), "flag": np.array([[flag] * 3, [not flag] * 3])}
 
     used = model(2.0, 1.0)
-    used.generate(data(3.0, True), 4, seed=1)
+    used.generate(data(3.0, True), 4, key=1)
     other = replace(used, networks=model(5.0, 1.0).networks, parameters=model(1, 0.1).parameters)
     for given, seed, length in ((data(1.0, False), 2, [2, 3]), (data(1.5, True), 1, [3, 1])):
-        found = other.generate(given, 4, seed=seed, length=length)
-        fresh = model(5.0, 0.1).generate(given, 4, seed=seed, length=length)
+        found = other.generate(given, 4, key=seed, steps=length)
+        fresh = model(5.0, 0.1).generate(given, 4, key=seed, steps=length)
         for name, expected in fresh.observed.items():
             np.testing.assert_array_equal(found[name], expected)
         for name, expected in fresh.asked.items():

@@ -73,8 +73,10 @@ def test_policy_and_hit_chance_are_recovered_from_hits_alone() -> None:
 
     def evidence(numbers: jax.Array) -> jax.Array:
         networks = {"policy": nesymm.Function(policy, numbers[1:].reshape(3, 2))}
-        return fitted.log_evidence(
-            data, parameters={"hit": numbers[0]}, networks=networks, method="exact"
+        return (
+            fitted.with_parameters({"hit": numbers[0]})
+            .with_networks(networks)
+            .log_evidence(data, method="exact")
         )
 
     found = np.concatenate([[fitted.parameters["hit"]], np.ravel(table)])

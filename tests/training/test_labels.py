@@ -52,4 +52,4 @@ def test_mistakes_in_fit() -> None:
     ):
         model.fit(DATA, batch_size=2.5, progress=False)
     with pytest.raises(NesymmError, match="seed: expected a whole number from 0 to 4294967295"):
-        model.fit(DATA, seed=-1, progress=False)
+        model.fit(DATA, key=-1, progress=False)

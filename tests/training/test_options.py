@@ -65,7 +65,7 @@ def test_checkpoints_come_after_whole_numbers_of_steps(every: Any) -> None:
 @pytest.mark.parametrize(
     ("data", "options"),
     [
-        ({}, {"horizon": 2}),
+        ({}, {"steps": 3}),
         (NOTHING, {}),
         (DATA, {"objective": LogEvidence(weight=0.0)}),
         ({**DATA, **LABELS}, {"objective": QueryLoss("rain@T", "wet")}),

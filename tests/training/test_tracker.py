@@ -82,9 +82,8 @@ def estimates(seen: np.ndarray, free: np.ndarray, particles: int, keys: int) -> 
 
     def log_evidence(free: Any, key: Any) -> Any:
         values = (jnp.exp(free[0]), jnp.exp(free[1]), jax.nn.sigmoid(free[2]))
-        return model.log_evidence(
+        return model.with_parameters(dict(zip(TRUTH, values, strict=True))).log_evidence(
             as_data(seen),
-            parameters=dict(zip(TRUTH, values, strict=True)),
             method=RaoBlackwellised(particles=particles),
             key=key,
         )
@@ -151,14 +150,14 @@ def test_kept_runs_have_no_bias_where_plain_ones_do() -> None:
     model = nesymm.compile(COUNT)
     copies, epochs = 400, 60
     data = {"y": np.tile(COUNTED, (copies, 1))}
-    arrays = to_arrays(prepare(model.step, data, None, None))
+    arrays = to_arrays(prepare(model.step, data))
     filter_ = model._filter(RaoBlackwellised(particles=8, resample_below="always"))
-    alone = prepare(model.step, {"y": COUNTED[None]}, None, None)
+    alone = prepare(model.step, {"y": COUNTED[None]})
 
     def both(rate: Any, keys: Any) -> Any:
         def estimate(one: Any, key: Any) -> Any:
             values = {"c": rate}
-            return filter_.estimate(alone, one, values, {}, key, "surrogate", True).log_evidence
+            return filter_.estimate_of(alone, one, values, {}, key, "surrogate", True).log_evidence
 
         return jnp.stack([each(estimate, arrays, keys[n]) for n in ("kept", "fresh")])
 
@@ -210,7 +209,7 @@ def test_kept_runs_are_resumed_and_run_side_by_side(tmp_path: Path) -> None:
     resumed = fit(model, data, epochs=4, checkpoints=tmp_path, resume=True, **options)
     assert resumed.model.parameters == whole.model.parameters
     assert resumed.history == whole.history
-    (beside, _) = fit_many(model, data, seeds=[0, 1], epochs=4, **options)
+    (beside, _) = fit_many(model, data, keys=[0, 1], epochs=4, **options)
     assert beside.model.parameters["c"] == pytest.approx(whole.model.parameters["c"], rel=1e-4)
     plain = fit(model, data, epochs=4, debias=False, **options)
     assert plain.model.parameters != whole.model.parameters

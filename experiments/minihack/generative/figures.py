@@ -73,8 +73,8 @@ def constrained(
         given: dict[str, Any] = method.given(first)
         if actions is not None:
             given["action"] = given_actions(actions)
-        horizon = None if actions is not None else len(WALLED)
-        found = model.generate(given, method=constraint.inference, horizon=horizon, seed=seed)
+        steps = None if actions is not None else len(WALLED) + 1
+        found = model.generate(given, method=constraint.inference, steps=steps, key=seed)
         taken = found["action"][0, 0, 1:].astype(int)
         path = positions(found)[0]
         strip(found["image"][:, 0], titles_of(taken), out / f"{name}.png", [name])

@@ -65,7 +65,7 @@ def check(
             if case.horizon is None:
                 given["action"] = given_actions(rows.actions)
             found = model.generate(
-                given, method=case.constraint.inference, horizon=case.horizon, seed=seed + k
+                given, method=case.constraint.inference, steps=case.horizon + 1, key=seed + k
             )
             paths, taken = positions(found), found["action"][:, 0, 1:].astype(int)
             kept += [

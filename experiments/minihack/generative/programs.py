@@ -115,7 +115,7 @@ class ProgramMethod:
             "static": {"first": (images[:, 0],), "noise": (jnp.full(n, noise),)},
             "last": jnp.full(n, frames - 1),
         }
-        found = self.model._filter(self.inference).estimate(
+        found = self.model._filter(self.inference).estimate_of(
             prepare(self.model.step, blank), arrays, {}, networks, key, "surrogate", True, True
         )
         return -(noise**2) * jnp.mean(found.log_evidence) / images[0].size
@@ -127,7 +127,7 @@ class ProgramMethod:
     ) -> Trajectories:
         """One trajectory with its pictures for each first picture and actions [n, T-1]."""
         data = {**self.given(first), "action": given_actions(actions)}
-        return self.with_networks(networks).generate(data, method=EXACT, seed=seed)
+        return self.with_networks(networks).generate(data, method=EXACT, key=seed)
 
     def given(self, first: np.ndarray) -> dict[str, np.ndarray]:
         """What the program must be told: first pictures [n, 3, size, size], and the noise."""

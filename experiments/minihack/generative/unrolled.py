@@ -75,7 +75,7 @@ def unrolled_cost(grid: int, horizon: int, method: str) -> Cost:
 def filter_cost(grid: int, horizon: int) -> Cost:
     begun = time.perf_counter()
     model = nesymm.compile(f":- const(n, {grid}).\n{RULES}{OVER_TIME}")
-    found = model.filter(horizon=horizon, method="exact").final["corner@T"]
+    found = model.filter(steps=horizon + 1, method="exact").final["corner@T"]
     answer = float(np.ravel(found)[0])
     return Cost(horizon, time.perf_counter() - begun, answer)
 

@@ -26,7 +26,7 @@ def answer(
     samples: int | None,
     particles: int | None,
     seed: int,
-    horizon: int | None,
+    steps: int | None,
 ) -> dict[str, Any]:
     """The answers as JSON has them, and the `reason` for the method."""
     model = compile(programs, constants=constants, networks=load_networks(networks))
@@ -38,8 +38,8 @@ def answer(
                 "`--samples` is for programs without time; this one has `--particles`"
             )
         refuse_unbound(model)
-        return answer_over_time(model, method, particles, seed, horizon)
-    for option, value in (("--horizon", horizon), ("--particles", particles)):
+        return answer_over_time(model, method, particles, seed, steps)
+    for option, value in (("--steps", steps), ("--particles", particles)):
         if value is not None:
             raise NesymmError(f"this program has no time, so `{option}` does not apply to it")
     missing = [o.name for o in model.step.observations if o.value is None]
@@ -49,7 +49,7 @@ def answer(
             f"  = help: fix the value in the program: `observe({missing[0]}, true).`"
         )
     refuse_unbound(model)
-    posterior = model.infer(method=method, samples=samples or SAMPLES, seed=seed)
+    posterior = model.infer(method=method, samples=samples or SAMPLES, key=seed)
     return {
         "queries": posterior.queries,
         "stderr": posterior.stderr,

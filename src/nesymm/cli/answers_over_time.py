@@ -15,7 +15,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.data import prepare, wanted
-from nesymm.inference.filter import Filter
+from nesymm.inference.filter import Filter, Request
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.methods import ExactForward, Method, RaoBlackwellised, parse_method
 from nesymm.inference.results import Failure, Filtered
@@ -32,22 +32,16 @@ WORTH_SPLITTING = 10 * RUNS
 
 
 def answer_over_time(
-    model: Model, method: str, particles: int | None, seed: int, horizon: int | None
+    model: Model, method: str, particles: int | None, seed: int, steps: int | None
 ) -> dict[str, Any]:
     """The answers as JSON has them, and the `reason` for the method."""
     refuse_data(model.step)
-    last = last_step(model.step, horizon)
+    steps = number_of_steps(model.step, steps)
     with jax.enable_x64(True):
-        run, runs, reason = _choose(model.step, parse_method(method, particles), particles, last)
-        found = run(
-            parameters=model.parameters,
-            networks=model.networks,
-            horizon=last,
-            length=np.full(runs, last + 1),
-            seed=seed,
-            errors="keep",
-        )
-    refuse_failures(model.step, found, last)
+        run, runs, reason = _choose(model.step, parse_method(method, particles), particles, steps)
+        lengths = np.full(runs, steps)
+        found = run.filter(Request({}, model.parameters, model.networks, lengths, seed, "keep"))
+    refuse_failures(model.step, found, steps - 1)
     paper = isinstance(run.method, RaoBlackwellised) and run.method.recursion == "paper"
     queries, stderr = _answers(found, plain=paper)
     return {
@@ -71,29 +65,29 @@ def refuse_data(step: StepProgram) -> None:
         )
 
 
-# ---------------------------------------------------------------- the last step
+# ---------------------------------------------------------------- how many steps
 
 
-def last_step(step: StepProgram, horizon: int | None) -> int:
-    """The last step to look at: as given, else the last that the program speaks of."""
+def number_of_steps(step: StepProgram, steps: int | None) -> int:
+    """How many steps to look at: as given, else those that the program speaks of."""
     declared: list[Declared] = [*step.queries, *step.observations]
-    if horizon is None:
+    if steps is None:
         for decl in declared:
             if isinstance(decl.when, Now | AtLast) or (
                 isinstance(decl.when, During) and decl.when.last is None
             ):
                 raise NesymmError(
                     f"how many steps are there? {_dated(decl)} does not say\n"
-                    "  = help: give the last step, counted from 0: `--horizon 10`"
+                    "  = help: give their number: `--steps 10`"
                 )
-        return max((_end(decl.when) for decl in declared), default=0)
+        return 1 + max((_end(decl.when) for decl in declared), default=0)
     for decl in declared:
-        if _begin(decl.when) > horizon:
+        if _begin(decl.when) >= steps:
             raise NesymmError(
-                f"{_dated(decl)} is about a step after the last one, {horizon}\n"
-                f"  = help: `--horizon {_begin(decl.when)}` or more"
+                f"{_dated(decl)} is about a step after the last one, {steps - 1}\n"
+                f"  = help: `--steps {_begin(decl.when) + 1}` or more"
             )
-    return horizon
+    return steps
 
 
 def _dated(decl: Declared) -> str:
@@ -121,13 +115,13 @@ def _end(when: Time | None) -> int:
 
 
 def _choose(
-    step: StepProgram, method: Method, particles: int | None, last: int
+    step: StepProgram, method: Method, particles: int | None, steps: int
 ) -> tuple[Filter, int, str]:
     """A filter, how often it is to run, and why it was chosen."""
     if isinstance(method, ExactForward) and particles is not None:
         method = ExactForward(draws=particles)
     whole = Filter(step, method)
-    engine, reason = whole.engine(prepare(step, {}, last))
+    engine, reason = whole.engines.choose(prepare(step, {}, steps))
     part: Method
     if isinstance(engine, ExactFilter):
         number = engine.draws

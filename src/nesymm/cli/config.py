@@ -58,7 +58,7 @@ class Config:
     patience: int | None
     clip: float | None
     average: float
-    horizon: int | None
+    steps: int | None
     seed: int
     out: Path
     checkpoints: Path | None
@@ -94,7 +94,7 @@ def read_config(path: Path) -> Config:
         patience=training.option("patience", TRAINING["patience"], None),
         clip=training.option("clip", TRAINING["clip"], None),
         average=training.option("average", TRAINING["average"], 0.0),
-        horizon=training.integer("horizon", None),
+        steps=training.integer("steps", None),
         seed=training.option("seed", TRAINING["seed"], 0),
         out=training.path("out", path.parent / f"{path.stem}-out"),
         checkpoints=training.path("checkpoints", None),

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from nesymm.cli.sequences import LENGTH
 from nesymm.errors import NesymmError
-from nesymm.inference.data import wanted
+from nesymm.inference.data import LENGTH, wanted
 from nesymm.inference.npz import read_npz
 from nesymm.model import Model
 

@@ -30,7 +30,7 @@ def evaluate(
     method: str,
     particles: int | None,
     seed: int,
-    horizon: int | None,
+    steps: int | None,
     networks: str | None,
 ) -> None:
     with reporting(json):
@@ -40,7 +40,7 @@ def evaluate(
         if not model.step.temporal:
             raise NesymmError("this program has no time; `nesymm query` answers it")
         arrays, told = read_data(model, data, asked)
-        found = filter_arrays(model, arrays, data, chosen, seed, horizon)
+        found = filter_arrays(model, arrays, data, chosen, seed, steps)
         scores = {name: _score(found, asked[name], told[name], name) for name in asked}
         if json:
             rows = {name: {"query": asked[name], **s.as_json()} for name, s in scores.items()}

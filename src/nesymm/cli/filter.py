@@ -20,7 +20,7 @@ def filter_data(
     method: str,
     particles: int | None,
     seed: int,
-    horizon: int | None,
+    steps: int | None,
     networks: str | None,
     plot: Path | None,
 ) -> None:
@@ -31,7 +31,7 @@ def filter_data(
             refuse_unwritable(plot)
         programs = read_programs(files)
         found = filter_file(
-            programs, read_constants(const), networks, data, method, particles, seed, horizon
+            programs, read_constants(const), networks, data, method, particles, seed, steps
         )
         if json:
             print_json(found.as_json())

@@ -12,7 +12,6 @@ from rich.console import RenderableType
 from nesymm.cli.data import read_data
 from nesymm.cli.model_files import open_model
 from nesymm.cli.output import print_json, print_parts, reporting, text
-from nesymm.cli.sequences import take_length
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.methods import parse_method
@@ -26,7 +25,7 @@ TRAJECTORIES = 5
 def generate(
     model_file: Path,
     count: int,
-    horizon: int | None,
+    steps: int | None,
     data: Path | None,
     const: Sequence[str],
     extend: Sequence[Path],
@@ -47,11 +46,8 @@ def generate(
         if not model.step.temporal:
             raise NesymmError("this program has no time, so it has no trajectories")
         arrays, _ = ({}, {}) if data is None else read_data(model, data)
-        length = None if data is None else take_length(model, arrays, data)
         try:
-            found = model.generate(
-                arrays, count, method=chosen, horizon=horizon, length=length, seed=seed
-            )
+            found = model.generate(arrays, count, method=chosen, steps=steps, key=seed)
         except DataError as error:
             raise DataError(str(error) if data is None else f"`{data}`: {error}") from None
         if json:

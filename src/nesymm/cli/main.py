@@ -60,9 +60,9 @@ Method = Annotated[
     str,
     typer.Option(help="How to compute: auto, exact, rao-blackwellised, bootstrap or paper."),
 ]
-Horizon = Annotated[
+Steps = Annotated[
     int | None,
-    typer.Option(min=0, max=10**6, metavar="T", help="The last step, if no array says it."),
+    typer.Option(min=1, max=10**6, metavar="N", help="How many steps, if no array says it."),
 ]
 
 
@@ -136,13 +136,13 @@ def query(
     files: Files,
     const: Constants = [],  # noqa: B006
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    horizon: Annotated[
+    steps: Annotated[
         int | None,
         typer.Option(
-            min=0,
+            min=1,
             max=10**6,
-            metavar="T",
-            help="With time: the last step. Otherwise the last one that the program speaks of.",
+            metavar="N",
+            help="With time: how many steps. Otherwise those that the program speaks of.",
         ),
     ] = None,
     method: Annotated[
@@ -176,7 +176,7 @@ def query(
     """
     from nesymm.cli.query import query
 
-    query(files, const, json, horizon, method, samples, particles, seed, networks)
+    query(files, const, json, steps, method, samples, particles, seed, networks)
 
 
 @app.command("filter")
@@ -194,7 +194,7 @@ def filter_(
     method: Method = "auto",
     particles: Particles = None,
     seed: Seed = 0,
-    horizon: Horizon = None,
+    steps: Steps = None,
     networks: Networks = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="OUT.png", help="Draw the answers over time to a file.")
@@ -212,7 +212,7 @@ def filter_(
     """
     from nesymm.cli.filter import filter_data
 
-    filter_data(files, data, const, json, method, particles, seed, horizon, networks, plot)
+    filter_data(files, data, const, json, method, particles, seed, steps, networks, plot)
 
 
 @app.command()
@@ -244,7 +244,7 @@ def train(
     [[objective]]         kind = "log-evidence" (weight)
                           or "query" (query, labels, weight)
     [training]            method, particles, epochs, batch_size, patience, clip, average,
-                          horizon, seed, out, checkpoints, every, keep
+                          steps, seed, out, checkpoints, every, keep
     [training.optimizer]  name (in Optax), learning_rate, schedule = "constant",
                           "linear" or "cosine", further options
 
@@ -276,7 +276,7 @@ def evaluate(
     method: Method = "auto",
     particles: Particles = None,
     seed: Seed = 0,
-    horizon: Horizon = None,
+    steps: Steps = None,
     networks: Networks = None,
 ) -> None:
     """Measure a model on data: log-evidence, answers, and how well they tell labels.
@@ -287,7 +287,7 @@ def evaluate(
     """
     from nesymm.cli.evaluate import evaluate
 
-    evaluate(model, data, const, extend, labels, json, method, particles, seed, horizon, networks)
+    evaluate(model, data, const, extend, labels, json, method, particles, seed, steps, networks)
 
 
 @app.command()
@@ -296,7 +296,7 @@ def generate(
     count: Annotated[
         int, typer.Option(min=1, max=10**6, help="Trajectories of each sequence.")
     ] = 1,
-    horizon: Horizon = None,
+    steps: Steps = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DATA.npz", help="What is given: inputs, and observations if any."),
@@ -319,5 +319,5 @@ def generate(
     from nesymm.cli.generate import generate
 
     generate(
-        model, count, horizon, data, const, extend, seed, json, plot, method, particles, networks
+        model, count, steps, data, const, extend, seed, json, plot, method, particles, networks
     )

@@ -16,7 +16,7 @@ def query(
     files: Sequence[Path],
     const: Sequence[str],
     json: bool,
-    horizon: int | None,
+    steps: int | None,
     method: str,
     samples: int | None,
     particles: int | None,
@@ -26,7 +26,7 @@ def query(
     with reporting(json):
         programs = read_programs(files)
         constants = read_constants(const)
-        result = answer(programs, constants, networks, method, samples, particles, seed, horizon)
+        result = answer(programs, constants, networks, method, samples, particles, seed, steps)
         reason = result.pop("reason")
         if json:
             print_json(result)

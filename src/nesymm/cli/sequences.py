@@ -19,9 +19,6 @@ from nesymm.ir.types import Enum
 from nesymm.language.terms import Program
 from nesymm.model import Model, compile
 
-# A program may read an array of this name itself; then the sequences all have one length.
-LENGTH = "length"
-
 
 def filter_file(
     programs: list[Program],
@@ -31,7 +28,7 @@ def filter_file(
     method: str,
     particles: int | None,
     seed: int,
-    horizon: int | None,
+    steps: int | None,
 ) -> Findings:
     """Filter the sequences of a file."""
     chosen = parse_method(method, particles)
@@ -39,7 +36,7 @@ def filter_file(
     if not model.step.temporal:
         raise NesymmError("this program has no time; `nesymm query` answers it")
     refuse_unbound(model)
-    return filter_arrays(model, read_npz(data), data, chosen, seed, horizon)
+    return filter_arrays(model, read_npz(data), data, chosen, seed, steps)
 
 
 def filter_arrays(
@@ -48,30 +45,15 @@ def filter_arrays(
     data: Path,
     method: Method,
     seed: int,
-    horizon: int | None,
+    steps: int | None,
 ) -> Findings:
     """Filter the arrays of a file."""
-    length = take_length(model, arrays, data)
     refuse_unfit(model, arrays, data)
     try:
-        found = model.filter(
-            arrays, method=method, horizon=horizon, length=length, seed=seed, errors="keep"
-        )
+        found = model.filter(arrays, method=method, steps=steps, key=seed, errors="keep")
     except DataError as error:
         raise DataError(f"`{data}`: {error}") from None
-    return findings(found, length)
-
-
-def take_length(model: Model, arrays: dict[str, np.ndarray], data: Path) -> np.ndarray | None:
-    """Take the lengths of the sequences out of the arrays."""
-    if LENGTH in wanted(model.step) or LENGTH not in arrays:
-        return None
-    length = arrays.pop(LENGTH)
-    if length.ndim != 1:
-        raise NesymmError(
-            f"`{data}`: {LENGTH}: expected one number per sequence, received shape {length.shape}"
-        )
-    return length
+    return findings(found)
 
 
 def refuse_unfit(model: Model, arrays: Mapping[str, np.ndarray], data: Path) -> None:

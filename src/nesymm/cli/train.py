@@ -21,7 +21,7 @@ from nesymm.cli.history import draw_losses, plain, write_history
 from nesymm.cli.networks import build_networks
 from nesymm.cli.output import print_json, reporting
 from nesymm.cli.reading import read_programs
-from nesymm.cli.sequences import LENGTH, refuse_unfit
+from nesymm.cli.sequences import refuse_unfit
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.methods import parse_method
@@ -96,14 +96,11 @@ class _Run:
         program does not ask are clear messages then."""
         labels = {n for term in self.terms for n in term.label_names}
         first = {n: a[:1] for n, a in self.data.items() if n not in labels}
-        length = first.pop(LENGTH, None)
 
         def losses() -> Any:
-            slopes = self.model.slopes(
-                first, method=self.method, horizon=self.config.horizon, length=length
-            )
+            found = self.model.estimate(first, method=self.method, steps=self.config.steps)
             asked = [t.query for t in self.terms if isinstance(t, QueryLoss)]
-            return slopes.log_evidence, [slopes.probability(query) for query in asked]
+            return found.log_evidence, [found.probability(query) for query in asked]
 
         try:
             jax.eval_shape(losses)
@@ -127,8 +124,8 @@ class _Run:
             patience=config.patience,
             clip=config.clip,
             average=config.average,
-            horizon=config.horizon,
-            seed=config.seed,
+            steps=config.steps,
+            key=config.seed,
             progress=progress,
             checkpoints=self.checkpoints,
             every=config.every,

@@ -21,6 +21,7 @@ from nesymm.inference.exact_step import draw_all
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import join, to_arrays, walk
 from nesymm.inference.named import Named, apply
+from nesymm.inference.options import Key, seed_of
 from nesymm.inference.questions import Question
 from nesymm.inference.sampling import values_of, wide_index
 from nesymm.inference.state import LANES, Outcome, Settings, State
@@ -65,7 +66,7 @@ def trajectories_at_once(
     sequences: Sequences,
     parameters: Mapping[str, Any],
     count: int,
-    seed: int,
+    key: Key,
 ) -> tuple[dict[str, list[Named | None]], Health]:
     """Values of everything along trajectories, per step, [1, axes…, batch, trajectory], and how
     the filter fared. They are drawn going back."""
@@ -73,7 +74,7 @@ def trajectories_at_once(
     settings = engine.settings(sequences.batch, record=True)
     lanes = replace(settings, particles=count)
     binding = engine.bind(parameters, {}, settings.batch)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed_of(key))
     found: list[dict[str, Named]] = []
     above: dict[Choice, Named] = {}
     for time in range(len(steps) - 1, -1, -1):

@@ -1,13 +1,27 @@
-"""Which network gave NaN, found by trying again without."""
+"""What went wrong with which sequence, and what it is due to, found by trying again without."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
+
+from nesymm.inference.data import Sequences
+from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.engines import Engine
+from nesymm.inference.forward import ExactFilter
+from nesymm.inference.results import Failure
+from nesymm.ir.step import StepProgram
 
 Networks = Mapping[str, Callable[..., Any]]
+# Whether some program still fails with some networks.
+StillFails = Callable[[StepProgram, Networks], bool]
+
+# How many observations are tried as the cause of a failure: each costs a compilation.
+_SUSPECTS = 6
 
 
 def network_to_blame(networks: Networks, fails: Callable[[Networks], bool]) -> str | None:
@@ -19,3 +33,62 @@ def network_to_blame(networks: Networks, fails: Callable[[Networks], bool]) -> s
         if len(networks) == 1 or fails({**calm, name: networks[name]}):
             return name
     return None
+
+
+def unexplained(engine: Engine) -> str:
+    """What is said of evidence that has no weight."""
+    if isinstance(engine, ExactFilter) and engine.draws == 1:
+        return "the evidence is impossible"
+    return (
+        "no particle explains the evidence: it is impossible, or too rare for this many particles"
+    )
+
+
+def failures_of(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Failure, ...]:
+    """The first thing that went wrong in each sequence."""
+    out = []
+    for b in range(sequences.batch):
+        for t in range(int(sequences.last[b]) + 1):
+            raised = outcome.flags[t, b]
+            if raised.any():
+                flags = engine.phases.later.flags
+                out.append(Failure(b, t, str(flags[int(np.argmax(raised))])))
+            elif np.isnan(outcome.log_gain[t, b]):
+                out.append(Failure(b, t, "a network, a parameter or a computation gave NaN"))
+            elif outcome.dead[t, b]:
+                out.append(Failure(b, t, unexplained(engine)))
+            else:
+                continue
+            break
+    return tuple(out)
+
+
+def explained(
+    failure: Failure,
+    step: StepProgram,
+    parameters: Mapping[str, Any],
+    networks: Networks,
+    still_fails: StillFails,
+) -> Failure:
+    """The same failure, with the network, parameter or observation that it is due to."""
+    if "NaN" in failure.message:
+        for name, value in parameters.items():
+            if not np.all(np.isfinite(np.asarray(value))):
+                return replace(failure, message=f"the parameter {name} is not a number")
+        guilty = network_to_blame(networks, lambda nets: still_fails(step, nets))
+        return replace(failure, message=f"the network {guilty} gave NaN") if guilty else failure
+    observations = step.observations
+    if "evidence" not in failure.message or not observations:
+        return failure
+    if len(observations) == 1:
+        return replace(failure, message=f"{failure.message} (observed: {observations[0].name})")
+    for observation in observations if len(observations) <= _SUSPECTS else ():
+        rest = tuple(o for o in observations if o is not observation)
+        try:
+            needed = not still_fails(replace(step, observations=rest), networks)
+        except TooLarge:
+            continue  # Without it, nobody knows.
+        if needed:
+            name = observation.name + (str(observation.when) if observation.when else "")
+            return replace(failure, message=f"{failure.message} (without {name} it is not)")
+    return failure

@@ -97,23 +97,26 @@ def _described(want: Wanted) -> str:
     return f"the {want.kind} of {', '.join(map(str, want.types))}{shape} per {per}"
 
 
+# The array of data that says how many steps each sequence has. A program may read an array of
+# this name itself; then `steps` says it.
+LENGTH = "length"
+
+
 def prepare(
-    step: StepProgram,
-    data: Mapping[str, Any],
-    horizon: int | None = None,
-    length: Any = None,
-    *,
-    ends: bool = True,
+    step: StepProgram, data: Mapping[str, Any], steps: Any = None, *, ends: bool = True
 ) -> Sequences:
-    """Check and code data. `horizon` is the last step; `length` the number of steps of each.
-    A stream does not end there."""
+    """Check and code data.
+
+    `steps` is the number of steps of all sequences, or of each of them; it may stand in `data` as
+    `length`, and is read off the arrays otherwise. A stream does not end there.
+    """
     expected = wanted(step)
+    data, steps, lengths = _take_lengths(data, expected, steps)
     refuse_names(step, expected, data)
     arrays = {n: split_missing(n, v) for n, v in data.items()}
-    lengths = None if length is None else _lengths(length)
     batch = _batch(arrays, lengths)
-    steps = _steps(arrays, expected, horizon, lengths, batch)
-    last = _last(lengths, batch, steps)
+    number = _steps(arrays, expected, steps, lengths, batch)
+    last = _last(lengths, batch, number)
     if ends:
         _warn_of_evidence_after_the_end(step, last)
     timed: dict[str, tuple[Column, ...]] = {}
@@ -121,13 +124,44 @@ def prepare(
     masks: dict[str, np.ndarray] = {}
     for name, (values, missing) in arrays.items():
         want = expected[name]
-        lead = (batch, steps) if want.timed else (batch,)
+        lead = (batch, number) if want.timed else (batch,)
         columns, mask = code(want, values, missing, lead, last if want.timed else None)
         (timed if want.timed else static)[name] = columns
         if mask is not None:
             masks[name] = mask
     observed = frozenset(n for n in data if expected[n].kind == "observation")
-    return Sequences(batch, steps, last, timed, static, masks, observed)
+    return Sequences(batch, number, last, timed, static, masks, observed)
+
+
+def _take_lengths(
+    data: Mapping[str, Any], expected: Mapping[str, Wanted], steps: Any
+) -> tuple[Mapping[str, Any], Any, np.ndarray | None]:
+    """The data without `length`, the number of steps of all sequences if it was given, and that
+    of each."""
+    _refuse_no_mapping(data)
+    within = data.get(LENGTH) if LENGTH not in expected else None
+    data = _without_lengths(expected, data)
+    if not isinstance(steps, list | tuple) and not getattr(steps, "ndim", 0):
+        return data, steps, None if within is None else _lengths(LENGTH, within)
+    if within is not None:
+        raise DataError("steps: the data have the number of steps of each sequence, as `length`")
+    return data, None, _lengths("steps", steps)
+
+
+def without_lengths(step: StepProgram, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arrays that the program reads."""
+    return _without_lengths(wanted(step), data)
+
+
+def _without_lengths(expected: Mapping[str, Wanted], data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {n: v for n, v in data.items() if n != LENGTH or n in expected}
+
+
+def _refuse_no_mapping(data: Any) -> None:
+    if not isinstance(data, Mapping):
+        raise DataError(
+            f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
+        )
 
 
 def _warn_of_evidence_after_the_end(step: StepProgram, last: np.ndarray) -> None:
@@ -141,27 +175,23 @@ def _warn_of_evidence_after_the_end(step: StepProgram, last: np.ndarray) -> None
                     f"the program observes {observation.name} at step {when.index}, and the last "
                     f"step of all sequences is {end}",
                     "this evidence has no effect",
-                    f"give a horizon of at least {when.index}, or observe at an earlier step",
+                    f"give at least {when.index + 1} steps, or observe at an earlier step",
                 ),
                 stacklevel=5,
             )
 
 
 def prepare_single(
-    step: StepProgram,
-    inputs: Mapping[str, Any],
-    data: Mapping[str, Any],
-    bits: int | None = None,
+    step: StepProgram, data: Mapping[str, Any], bits: int | None = None
 ) -> dict[str, Any]:
     """Check and code data for a program without time: per name its columns, or the tensor.
 
     None stands for what is missing. What JAX is tracing has no value yet and stays as it is.
     """
     expected = wanted(step)
-    for kind, given in (("input", inputs), ("observation", data)):
-        refuse_names(step, expected, given, (kind,))
+    refuse_names(step, expected, data)
     out: dict[str, Any] = {}
-    for name, value in {**inputs, **data}.items():
+    for name, value in data.items():
         if isinstance(value, jax.core.Tracer):
             out[name] = value
             continue
@@ -173,25 +203,17 @@ def prepare_single(
 
 
 def refuse_names(
-    step: StepProgram,
-    expected: Mapping[str, Wanted],
-    data: Mapping[str, Any],
-    kinds: tuple[str, ...] = ("input", "observation"),
+    step: StepProgram, expected: Mapping[str, Wanted], data: Mapping[str, Any]
 ) -> None:
     """Raise if data have a name that the program does not read, or lack one that it needs."""
-    if not isinstance(data, Mapping):
-        raise DataError(
-            f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
-        )
-    here = {n: w for n, w in expected.items() if w.kind in kinds}
+    _refuse_no_mapping(data)
     for name in data:
-        if name not in here:
-            what = "data" if len(kinds) > 1 else kinds[0]
-            known = ", ".join(here) or "none"
-            raise DataError(f"the program reads no {what} called {name} (it reads: {known})")
+        if name not in expected:
+            known = ", ".join(expected) or "none"
+            raise DataError(f"the program reads no data called {name} (it reads: {known})")
     used = {n.data[0] for n in leaves(step.roots(), "input")}
     used |= {n.data for n in leaves(step.roots(), "given")}
-    for name, want in here.items():
+    for name, want in expected.items():
         if want.kind == "input" and name in used and name not in data:
             raise DataError(f"the input {name} is not given (given: {', '.join(data) or 'none'})")
 
@@ -203,7 +225,7 @@ def _batch(arrays: Mapping[str, tuple[np.ndarray, Any]], lengths: np.ndarray | N
             raise DataError(
                 f"{name}: expected an array with a leading batch axis, received a scalar"
             )
-    if lengths is not None and lengths.ndim == 1:
+    if lengths is not None:
         sizes["length"] = len(lengths)
     if len(set(sizes.values())) > 1:
         shown = ", ".join(f"{n} {s}" for n, s in sizes.items())
@@ -217,7 +239,7 @@ def _batch(arrays: Mapping[str, tuple[np.ndarray, Any]], lengths: np.ndarray | N
 def _steps(
     arrays: Mapping[str, tuple[np.ndarray, Any]],
     expected: Mapping[str, Wanted],
-    horizon: int | None,
+    steps: Any,
     lengths: np.ndarray | None,
     batch: int,
 ) -> int:
@@ -234,35 +256,34 @@ def _steps(
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{n} {c}" for n, c in counts.items())
         raise DataError(f"the time axes differ: {shown}")
-    steps = next(iter(counts.values()), None)
-    if horizon is not None:
-        whole = isinstance(horizon, int | np.integer) and not isinstance(horizon, bool)
-        if not whole or not 0 <= horizon < 2**31 - 1:
-            raise DataError(
-                f"horizon: expected the number of the last step, 0 or more, received {horizon}"
-            )
-        if steps is not None and steps != horizon + 1:
-            raise DataError(
-                f"{next(iter(counts))} has {steps} steps, the horizon {horizon} needs {horizon + 1}"
-            )
-        _refuse_endless("horizon", int(horizon) + 1, batch)
-        return int(horizon) + 1
-    if steps is None:
-        if lengths is not None:
-            steps = max(1, int(np.max(lengths)))
-            _refuse_endless("length", steps, batch)
-            return steps
-        raise DataError("no data has a time axis: give the horizon (the last step)")
-    if steps == 0:
+    here = next(iter(counts.values()), None)
+    if steps is not None:
+        whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
+        if not whole or not 1 <= steps < 2**31:
+            raise DataError(f"steps: expected a number of steps, 1 or more, received {steps!r:.80}")
+        if here is not None and here != steps:
+            raise DataError(f"steps: {next(iter(counts))} has {here}, received {steps}")
+        _refuse_endless(int(steps), batch)
+        return int(steps)
+    if here == 0:
         raise DataError(f"{next(iter(counts))}: there is no step in it")
-    return steps
+    if here is not None:
+        return here
+    if lengths is None:
+        raise DataError(
+            "no data has a time axis, so that the number of steps is not known\n"
+            "  = help: give it: `steps=10`"
+        )
+    longest = max(1, int(np.max(lengths)))
+    _refuse_endless(longest, batch)
+    return longest
 
 
-def _refuse_endless(name: str, steps: int, batch: int) -> None:
+def _refuse_endless(steps: int, batch: int) -> None:
     """Raise where the results of so many steps, some numbers for each, fit into no memory."""
     if steps >= 2**31 or steps * batch * _BYTES_OF_RESULTS > _memory():
         raise DataError(
-            f"{name}: expected a number of steps whose results fit into memory, received {steps:,} "
+            f"steps: expected a number of steps whose results fit into memory, received {steps:,} "
             f"steps of {batch:,} sequences"
         )
 
@@ -279,28 +300,25 @@ def _memory() -> int:
         return 1 << 40
 
 
-def _lengths(length: Any) -> np.ndarray:
+def _lengths(name: str, length: Any) -> np.ndarray:
     if np.ma.is_masked(length):
         raise DataError(
-            "length: expected a number for each sequence, received an array with masked entries"
+            f"{name}: expected a number for each sequence, received an array with masked entries"
         )
     try:
         lengths = np.asarray(length)
     except ValueError:
         lengths = np.asarray(length, dtype=object)
-    if lengths.ndim > 1 or not lengths.size:
-        raise DataError(f"length: expected shape (batch,), received {lengths.shape}")
+    if lengths.ndim != 1 or not lengths.size:
+        raise DataError(f"{name}: expected one number per sequence, received shape {lengths.shape}")
     if not np.issubdtype(lengths.dtype, np.integer):
-        raise DataError(f"length: expected whole numbers, received {lengths.dtype}")
+        raise DataError(f"{name}: expected whole numbers, received {lengths.dtype}")
     return lengths
 
 
 def _last(lengths: np.ndarray | None, batch: int, steps: int) -> np.ndarray:
     if lengths is None:
         return np.full(batch, steps - 1)
-    if lengths.shape not in ((), (batch,)):
-        raise DataError(f"length: expected shape ({batch},), received {lengths.shape}")
-    lengths = np.broadcast_to(lengths, (batch,))
     bad = np.flatnonzero((lengths < 1) | (lengths > steps))
     if bad.size:
         b = int(bad[0])

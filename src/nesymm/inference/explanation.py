@@ -125,8 +125,7 @@ class Explainer:
         length = int(self.drawn.lengths[sequence])
         timed = any(w.timed for n, w in wanted(self.model.step).items() if n in self.given)
         rows = {n: a[sequence : sequence + 1] for n, a in self.given.items()}
-        horizon = None if timed else length - 1
-        return prepare(self.model.step, rows, horizon, [length], ends=False)
+        return prepare(self.model.step, rows, [length] if timed else length, ends=False)
 
     def _world(
         self, inputs: Sequences, arrays: Mapping[str, Any], at: tuple[int, int], time: int

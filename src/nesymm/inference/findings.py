@@ -64,10 +64,9 @@ class Findings:
         return f"{len(wrong)} of {total} failed: sequence {number}, {error}{more}"
 
 
-def findings(found: Filtered, length: Any = None) -> Findings:
+def findings(found: Filtered) -> Findings:
     """What was found, sequence by sequence."""
-    batch, steps = found.log_gains.shape
-    lengths = np.full(batch, steps) if length is None else np.asarray(length)
+    batch, lengths = len(found.lengths), found.lengths
     failures = {f.sequence: f for f in found.failures}
     sequences = []
     for b in range(batch):

@@ -17,13 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.errors import NesymmError
-from nesymm.inference.data import Sequences, prepare
+from nesymm.inference.data import Sequences, prepare, without_lengths
+from nesymm.inference.engines import Engines
 from nesymm.inference.evidence import Told, given, seen, told
-from nesymm.inference.filter import Filter
+from nesymm.inference.filter import Filter, Request
 from nesymm.inference.loop import moment_of, past_tensors, to_arrays
 from nesymm.inference.methods import Bootstrap
 from nesymm.inference.named import Named, apply, expand
+from nesymm.inference.options import as_key
 from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.questions import Question
 from nesymm.inference.sampling import Draws, undrawn
@@ -42,44 +43,25 @@ if TYPE_CHECKING:
     from nesymm.model import Model
 
 
-def generate(
-    model: Model,
-    filter_: Filter,
-    data: Mapping[str, Any] | None,
-    count: int,
-    horizon: int | None,
-    length: Any,
-    seed: int,
-) -> Trajectories:
-    """Draw `count` trajectories of each sequence, given all that `data` and program say."""
-    if not isinstance(count, int | np.integer) or count < 1:
-        raise NesymmError(f"count: expected at least 1, received {count}")
-    data = data or {}
-    sequences = prepare(model.step, data, horizon, length)
-    drawn = filter_.trajectories(
-        data,
-        count,
-        parameters=model.parameters,
-        networks=model.networks,
-        horizon=horizon,
-        length=length,
-        seed=seed,
-    )
-    replay = _replay(filter_, sequences, count)
-    key = jax.random.fold_in(jax.random.key(seed), 1)
+def generate(model: Model, filter_: Filter, request: Request, count: int) -> Trajectories:
+    """Draw `count` trajectories of each sequence, given all that data and program say."""
+    drawn = filter_.trajectories(request, count)
+    sequences = prepare(model.step, request.data, request.steps)
+    replay = _replay(filter_.engines, sequences, count)
+    key = jax.random.fold_in(as_key(request.key), 1)
     values, observed, asked = replay(model, sequences, drawn, key)
     variables = {**drawn.variables, **values}
     whole = replace(drawn, variables=variables, undrawn=undrawn(replay.engine.phases))
-    return Trajectories(model, whole, data, observed, asked)
+    return Trajectories(model, whole, without_lengths(model.step, request.data), observed, asked)
 
 
-def _replay(filter_: Filter, sequences: Sequences, count: int) -> _Replay:
+def _replay(engines: Engines, sequences: Sequences, count: int) -> _Replay:
     """One for all data of the same form: what it compiles is kept."""
     real = jnp.zeros(()).dtype
     shape = (sequences.batch, sequences.steps, frozenset(sequences.masks), count)
     form = ("replay", sequences.complete, sequences.observed, real, *shape)
-    return filter_.kept(
-        form, lambda: _Replay(filter_.program(sequences.steps), sequences, count, real)
+    return engines.kept(
+        form, lambda: _Replay(engines.program(sequences.steps), sequences, count, real)
     )
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from nesymm.errors import NesymmError
 
+# A seed, or a key of JAX: an array, perhaps one that is being traced.
+Key = int | Any
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -65,19 +68,58 @@ def check_training(**options: Any) -> None:
             TRAINING[name].check(name, value)
 
 
-def check_seed(seed: Any) -> int:
-    """A seed: JAX takes 32 bits of it, and two seeds must not be one."""
-    SEED.check("seed", seed)
-    return int(seed)
+def check_key(key: Any, name: str = "key") -> Key:
+    """What random numbers are drawn from: a whole number, the seed of a key, or a key of JAX.
+
+    JAX takes 32 bits of a seed, and two seeds must not be one.
+    """
+    if _is_key(key):
+        return key
+    if not SEED.fits(key):
+        raise NesymmError(f"{name}: expected {SEED.expected} or a key of JAX, received {key!r:.80}")
+    return int(key)
+
+
+def as_key(key: Key) -> Any:
+    """The key of JAX that a key or its seed stands for."""
+    import jax
+
+    return jax.random.key(key) if isinstance(key, int) else key
+
+
+def seed_of(key: Key) -> int:
+    """The seed of a key; of one that was not made from a seed, a number drawn from it."""
+    import jax
+
+    if isinstance(key, int):
+        return key
+    words = jax.random.key_data(key).ravel().tolist()
+    if str(jax.random.key_impl(key)) == "threefry2x32" and words[0] == 0:
+        return int(words[1])
+    return int(jax.random.bits(key))
+
+
+def _is_key(key: Any) -> bool:
+    import sys
+
+    if "jax" not in sys.modules:  # without it there are no keys
+        return False
+    import jax
+
+    is_array = isinstance(key, jax.Array) and key.shape == ()
+    return is_array and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
 
 
 __all__ = [
     "SEED",
     "TRAINING",
+    "Key",
     "Rule",
-    "check_seed",
+    "as_key",
+    "check_key",
     "check_training",
     "is_real",
     "is_whole",
+    "seed_of",
     "whole",
 ]

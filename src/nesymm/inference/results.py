@@ -45,6 +45,7 @@ class Filtered:
     `log_evidence` is per sequence, `log_gains` and `effective` per sequence and step.
     `filtered` holds, per query that is asked at every step, an array [batch, step], NaN
     where it is not asked; `final` per query about one step, or the end, an array [batch].
+    `last` is the last step of each sequence.
     `diagnostics` say how far to trust them.
     """
 
@@ -58,17 +59,30 @@ class Filtered:
     final: dict[str, np.ndarray]
     failures: tuple[Failure, ...]
     diagnostics: Diagnostics
+    last: np.ndarray
 
-    def probability(self, query: str, sequence: int = 0, step: int | None = None) -> float:
-        """The probability of a query, as it is written in the program."""
+    def probability(self, query: str, step: int | None = None) -> np.ndarray:
+        """The probability of a query, as it is written in the program, in each sequence: [batch].
+
+        Of a query that is asked at every step it is that of `step`, or else of the last step at
+        which it is asked.
+        """
         if query in self.final:
-            return float(self.final[query][sequence])
-        if query in self.filtered:
-            row = self.filtered[query][sequence]
-            asked = np.flatnonzero(~np.isnan(row))
-            return float(row[asked[-1] if step is None else step])
-        known = ", ".join([*self.final, *self.filtered]) or "none"
-        raise NesymmError(f"{query} is not asked in the program (asked: {known})")
+            return self.final[query]
+        if query not in self.filtered:
+            known = ", ".join([*self.final, *self.filtered]) or "none"
+            raise NesymmError(f"{query} is not asked in the program (asked: {known})")
+        rows = self.filtered[query]
+        if step is not None:
+            return rows[:, step]
+        asked = ~np.isnan(rows)
+        last = np.where(asked.any(1), rows.shape[1] - 1 - np.argmax(asked[:, ::-1], axis=1), -1)
+        return rows[np.arange(len(rows)), last]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of steps of each sequence."""
+        return self.last + 1
 
     def __repr__(self) -> str:
         batch, steps = self.log_gains.shape

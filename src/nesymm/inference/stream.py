@@ -18,14 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.blame import network_to_blame
+from nesymm.inference.blame import network_to_blame, unexplained
 from nesymm.inference.columns import DataError, Wanted, code, split_missing
 from nesymm.inference.data import prepare, wanted
 from nesymm.inference.diagnostics import warn_of_step
-from nesymm.inference.filter import Filter, unexplained
+from nesymm.inference.filter import Filter
 from nesymm.inference.loop import dims_of, moment_of, past_tensors, to_arrays, widen
 from nesymm.inference.named import Named
 from nesymm.inference.npz import read_npz
+from nesymm.inference.options import Key, as_key
 from nesymm.inference.results import Answers, Failure, FilterError, check_errors
 from nesymm.inference.state import Outcome, State
 from nesymm.ir.step import StepProgram
@@ -55,9 +56,9 @@ class Stream:
         filter_: Filter,
         parameters: Mapping[str, Any],
         networks: Mapping[str, Any],
-        inputs: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
         batch: int = 1,
-        seed: int = 0,
+        key: Key = 0,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
     ):
         step = filter_.step
@@ -74,10 +75,10 @@ class Stream:
         self.parameters, self.networks = dict(parameters), dict(networks)
         timed = {n: w for n, w in self.wanted.items() if w.timed}
         blank = {n: _blank(w, batch, (shapes or {}).get(n)) for n, w in timed.items()}
-        for name in inputs or {}:
+        for name in data or {}:
             if name in timed:
                 raise DataError(f"{name} has time: give it to `update`, one step after the other")
-        self.layout = prepare(step, {**(inputs or {}), **blank}, 0, ends=False)
+        self.layout = prepare(step, {**(data or {}), **blank}, 1, ends=False)
         # Whatever has time may be missing at any step; but for tensors, which networks read.
         masks = {
             n: np.ones((1, *_shape(w, batch)), bool)
@@ -85,20 +86,20 @@ class Stream:
             if not _must_be_given(w)
         }
         self.layout = replace(self.layout, masks={**self.layout.masks, **masks})
-        self.engine, self.reason = filter_.engine(replace(self.layout, steps=1 << 30))
+        self.engine, self.reason = filter_.engines.choose(replace(self.layout, steps=1 << 30))
         for name, when in past_tensors(self.engine):
             raise NesymmError(
                 f"a network reads {name} at an earlier step ({when}); streams keep none"
             )
         # Small exact steps are taken by NumPy: nothing is compiled, and tables may differ.
-        self.at_once = filter_.stepwise(self.engine, self.layout)
+        self.at_once = filter_.engines.stepwise(self.engine, self.layout)
         self.engine = self.at_once or self.engine
         self.settings = self.engine.settings(batch)
         self.time = 0
         self.state: State | None = None
         self.failures: dict[int, Failure] = {}
         self._warned = False
-        self._key = jax.random.key(seed)
+        self._key = as_key(key)
         self._static = to_arrays(self.layout)["static"]
         self._dims: Any = None
         self._first, self._later = self._step(at_first=True), self._step(at_first=False)

@@ -17,10 +17,11 @@ import optax
 
 from nesymm.errors import NesymmError, NesymmWarning
 from nesymm.inference.diagnostics import warn_of_batch
-from nesymm.inference.filter import Filter, Slopes
+from nesymm.inference.estimates import Estimate
+from nesymm.inference.filter import Filter, Request
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.methods import Method
-from nesymm.inference.options import check_seed, check_training
+from nesymm.inference.options import Key, check_key, check_training, seed_of
 from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.results import Failure
 from nesymm.ir.parameters import bound, free
@@ -96,8 +97,8 @@ def fit(
     patience: int | None = None,
     clip: float | None = None,
     average: float = 0.0,
-    horizon: int | None = None,
-    seed: int = 0,
+    steps: int | None = None,
+    key: Key = 0,
     debias: bool = True,
     progress: bool = True,
     checkpoints: str | Path | None = None,
@@ -123,9 +124,9 @@ def fit(
         epochs=epochs, batch_size=batch_size, patience=patience, clip=clip, average=average,
         every=every, keep=keep,
     )  # fmt: skip
-    seed = check_seed(seed)
+    seed = seed_of(check_key(key))
     plan = make_plan(
-        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, horizon
+        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, steps
     )
     if average and validation is not None:
         raise NesymmError("average: with validation data the best epoch is returned, not a mean")
@@ -152,11 +153,11 @@ def fit(
             order = order_of(seed, state.epoch, plan.training.size)
             for number in range(state.batch, plan.batches):
                 rows = order[number * plan.batch_size : (number + 1) * plan.batch_size]
-                key = run.key(seed, state, number, rows)
+                here = run.key(seed, state, number, rows)
                 new, opt, loss, sizes, _, odds, _ = update(
-                    state.variables, state.optimizer, *plan.training.rows(rows), key
+                    state.variables, state.optimizer, *plan.training.rows(rows), here
                 )
-                _refuse_infinite(run, state, loss, sizes, data, rows, horizon)
+                _refuse_infinite(run, state, loss, sizes, data, rows, steps)
                 losses = (*state.losses, float(loss))
                 state = replace(
                     state,
@@ -231,9 +232,9 @@ def _refuse_infinite(
     sizes: Mapping[str, Any],
     data: Mapping[str, Any],
     rows: np.ndarray,
-    horizon: int | None,
+    steps: int | None,
 ) -> None:
-    """Stop where the loss or a slope is not finite, and say what it is due to."""
+    """Stop where the loss or a gradient is not finite, and say what it is due to."""
     bad = [n for n, v in sizes.items() if not np.isfinite(v)]
     if np.isfinite(float(loss)) and not bad:
         return
@@ -241,27 +242,24 @@ def _refuse_infinite(
     shown = ", ".join(map(str, rows[:8])) + ("…" if len(rows) > 8 else "")
     message = f"the loss is {float(loss)} in epoch {state.epoch}, batch {state.batch} "
     message += f"(sequences {shown})"
-    cause = None if np.isfinite(float(loss)) else _cause(model, run, data, rows, horizon)
+    cause = None if np.isfinite(float(loss)) else _cause(model, run, data, rows, steps)
     if cause is not None:
         message += f"; {cause}"
     elif bad:
-        message += f"; not finite: the slopes or the next values of {', '.join(bad)}"
+        message += f"; not finite: the gradients or the next values of {', '.join(bad)}"
     raise TrainingError(message, model, state.history)
 
 
 def _cause(
-    model: Model, run: _Run, data: Mapping[str, Any], rows: np.ndarray, horizon: int | None
+    model: Model, run: _Run, data: Mapping[str, Any], rows: np.ndarray, steps: int | None
 ) -> str | None:
     """What a filter says of the first sequence of a batch that fails."""
     labels = {n for t in run.plan.terms for n in t.label_names}
     labels |= {n for t in run.plan.metrics.values() for n in t.label_names}
     some = {n: np.asanyarray(v)[rows] for n, v in data.items() if n not in labels}
-    length = some.pop("length", None)
 
     def failures(networks: Mapping[str, Any]) -> tuple[Failure, ...]:
-        return run.filter._filtered(
-            some, model.parameters, networks, horizon, length, 0, "keep"
-        ).failures
+        return run.filter.failures(Request(some, model.parameters, networks, steps))
 
     try:
         found = failures(model.networks)
@@ -309,7 +307,7 @@ class _Run:
 
         A guide learns from the bias: the better it is, the less there is of it.
         """
-        engine, _ = self.filter.engine(self.plan.training.layout.first(1))
+        engine, _ = self.filter.engines.choose(self.plan.training.layout.first(1))
         return (
             self.debias
             and all(isinstance(t, LogEvidence) for t in self.plan.terms)
@@ -365,9 +363,9 @@ class _Run:
 
         analytic = any(isinstance(t, ELBO) and t.kl == "analytic" for t in self.plan.terms)
 
-        def estimates(variables: Trainable, arrays: Any, key: Any) -> Slopes:
+        def estimates(variables: Trainable, arrays: Any, key: Any) -> Estimate:
             parameters = bound(self.model.step, variables["parameters"])
-            return self.filter.estimate(
+            return self.filter.estimate_of(
                 layout,
                 arrays,
                 parameters,
@@ -386,7 +384,7 @@ class _Run:
 
         single = self.estimates(data, 1) if self.keeps_runs else estimates
 
-        def both(variables: Trainable, arrays: Any, keys: Any) -> tuple[Slopes, Any]:
+        def both(variables: Trainable, arrays: Any, keys: Any) -> tuple[Estimate, Any]:
             """The evidence by the kept and the fresh runs together."""
 
             def estimate(alone: Any, key: Any) -> Any:
@@ -395,25 +393,25 @@ class _Run:
 
             (kept, _), (fresh, sizes) = (each(estimate, arrays, keys[n]) for n in ("kept", "fresh"))
             together = jnp.logaddexp(kept, fresh) - jnp.log(2.0)
-            return Slopes(together, {}, (), arrays["last"], sizes), fresh - kept
+            return Estimate(together, {}, (), arrays["last"], sizes), fresh - kept
 
         def update(variables: Trainable, optimizer: Any, arrays: Any, labels: Any, key: Any) -> Any:
             def loss(variables: Trainable) -> Any:
                 if self.keeps_runs:
-                    slopes, odds = both(variables, arrays, key)
+                    found, odds = both(variables, arrays, key)
                 else:
-                    slopes, odds = estimates(variables, arrays, key), jnp.zeros(0)
-                value = jnp.mean(total(self.plan.terms, slopes, labels))
-                return value, (odds, slopes.effective)
+                    found, odds = estimates(variables, arrays, key), jnp.zeros(0)
+                value = jnp.mean(total(self.plan.terms, found, labels))
+                return value, (odds, found.effective)
 
-            (value, (odds, effective)), slopes = eqx.filter_value_and_grad(loss, has_aux=True)(
+            (value, (odds, effective)), gradients = eqx.filter_value_and_grad(loss, has_aux=True)(
                 variables
             )  # type: ignore[no-untyped-call]
             updates, optimizer = self.plan.tool.update(
-                slopes, optimizer, eqx.filter(variables, eqx.is_inexact_array)
+                gradients, optimizer, eqx.filter(variables, eqx.is_inexact_array)
             )
             new = eqx.apply_updates(variables, updates)
-            return new, optimizer, value, _sizes(slopes, new), slopes, odds, effective
+            return new, optimizer, value, _sizes(gradients, new), gradients, odds, effective
 
         return update
 
@@ -424,7 +422,9 @@ class _Run:
     def noise(self, update: Any, state: _State, seed: int) -> Noise:
         """How much of the gradient is noise of the particles, and how many of them carry the
         weight; warnings where it is much, or they are few."""
-        engine, _ = self.filter.engine(self.plan.training.layout.first(self.plan.batch_size))
+        engine, _ = self.filter.engines.choose(
+            self.plan.training.layout.first(self.plan.batch_size)
+        )
         particles = engine.settings(self.plan.batch_size).particles
         if isinstance(engine, ExactFilter) and particles == 1:
             return Noise()
@@ -440,9 +440,9 @@ class _Run:
 
         def gradients() -> Iterator[Any]:
             for key in keys:
-                *_, slopes, _, here = update(state.variables, state.optimizer, *numbers, key)
+                *_, found, _, here = update(state.variables, state.optimizer, *numbers, key)
                 sizes.append(np.asarray(here))
-                yield slopes
+                yield found
 
         found = measure(gradients())
         effective = np.median(sizes, axis=0)
@@ -455,9 +455,9 @@ class _Run:
         estimates = self.estimates(data, batch)
 
         def scores(variables: Trainable, arrays: Any, labels: Any, key: Any) -> dict[str, Any]:
-            slopes = estimates(variables, arrays, key)
-            found = {n: m(slopes, labels) for n, m in self.plan.metrics.items()}
-            return {"loss": total(self.plan.terms, slopes, labels), **found}
+            estimate = estimates(variables, arrays, key)
+            watched = {n: m(estimate, labels) for n, m in self.plan.metrics.items()}
+            return {"loss": total(self.plan.terms, estimate, labels), **watched}
 
         return scores
 
@@ -499,12 +499,12 @@ def _known_mean(values: np.ndarray) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def _sizes(slopes: Trainable, new: Trainable) -> dict[str, Any]:
-    """How large slopes and new values are, by name, to tell one that is not finite."""
-    both = (slopes, eqx.filter(new, eqx.is_inexact_array))
+def _sizes(gradients: Trainable, new: Trainable) -> dict[str, Any]:
+    """How large gradients and new values are, by name, to tell one that is not finite."""
+    both = (gradients, eqx.filter(new, eqx.is_inexact_array))
     out: dict[str, Any] = {}
     for kind, prefix in (("parameters", ""), ("networks", "network ")):
-        for name in slopes[kind]:
+        for name in gradients[kind]:
             leaves = jax.tree.leaves([tree[kind][name] for tree in both])
             out[prefix + name] = sum((jnp.sum(jnp.abs(x)) for x in leaves), jnp.zeros(()))
     return out

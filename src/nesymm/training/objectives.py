@@ -14,7 +14,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import split_missing
-from nesymm.inference.filter import Slopes
+from nesymm.inference.estimates import Estimate
 
 
 class Term(Protocol):
@@ -25,7 +25,7 @@ class Term(Protocol):
         """The arrays of labels that it reads."""
         ...
 
-    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any: ...
+    def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class LogEvidence:
     def label_names(self) -> tuple[str, ...]:
         return ()
 
-    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
-        return -slopes.log_evidence
+    def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any:
+        return -found.log_evidence
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class ELBO:
     def label_names(self) -> tuple[str, ...]:
         return ()
 
-    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
-        return -slopes.log_evidence
+    def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any:
+        return -found.log_evidence
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class QueryLoss:
     def label_names(self) -> tuple[str, ...]:
         return (self.labels,)
 
-    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
-        p = slopes.probability(self.query)
+    def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any:
+        p = found.probability(self.query)
         told = labels[self.labels]
         known = ~jnp.isnan(told)
         # Away from 0 and 1, where rounding could make an impossible label of a rare one.
@@ -106,20 +106,20 @@ class Accuracy:
     def label_names(self) -> tuple[str, ...]:
         return (self.labels,)
 
-    def __call__(self, slopes: Slopes, labels: Mapping[str, Any]) -> Any:
+    def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any:
         told = labels[self.labels]
-        right = (slopes.probability(self.query) >= 0.5) == (told > 0.5)
+        right = (found.probability(self.query) >= 0.5) == (told > 0.5)
         return jnp.where(jnp.isnan(told), jnp.nan, right)
 
 
 Objective = LogEvidence | ELBO | QueryLoss
 
 
-def total(terms: tuple[Objective, ...], slopes: Slopes, labels: Mapping[str, Any]) -> Any:
+def total(terms: tuple[Objective, ...], found: Estimate, labels: Mapping[str, Any]) -> Any:
     """The loss of each sequence, [batch]."""
     result: Any = 0.0
     for term in terms:
-        result = result + term.weight * term(slopes, labels)
+        result = result + term.weight * term(found, labels)
     return result
 
 

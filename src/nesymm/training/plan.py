@@ -54,25 +54,20 @@ def load(
     model: Model,
     data: Mapping[str, Any],
     terms: Sequence[Term],
-    horizon: int | None = None,
+    steps: int | None = None,
 ) -> Data:
-    """Split a dictionary of arrays into what the program reads and the labels.
-
-    The lengths of the sequences may stand in it as `length`.
-    """
+    """Split a dictionary of arrays into what the program reads and the labels."""
     if not isinstance(data, Mapping):
         raise DataError(
             f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
         )
-    data = dict(data)
-    length = data.pop("length", None)
     names = {n for t in terms for n in t.label_names}
     labels = {}
     for name in names:
         if name not in data:
             raise NesymmError(f"the labels {name} are not given (given: {', '.join(data)})")
         labels[name] = read_labels(name, data[name], terms)
-    layout = prepare(model.step, {n: v for n, v in data.items() if n not in names}, horizon, length)
+    layout = prepare(model.step, {n: v for n, v in data.items() if n not in names}, steps)
     for name, label in labels.items():
         if label.shape != (layout.batch,):
             raise NesymmError(
@@ -110,7 +105,7 @@ def make_plan(
     validation: Mapping[str, Any] | None,
     patience: int | None,
     clip: float | None,
-    horizon: int | None,
+    steps: int | None,
 ) -> Plan:
     if patience is not None and validation is None:
         raise NesymmError("patience: needs `validation` data, whose loss it watches")
@@ -127,8 +122,8 @@ def make_plan(
         if name in metrics:
             raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
     read = (*terms, *metrics.values())
-    training = load(model, data, read, horizon)
-    held_out = load(model, validation, read, horizon) if validation is not None else None
+    training = load(model, data, read, steps)
+    held_out = load(model, validation, read, steps) if validation is not None else None
     judged = held_out is not None and _informs(held_out, terms, model)
     if not _informs(training, terms, model):
         _warn_of_no_evidence()

@@ -1,4 +1,4 @@
-"""Several runs at once, side by side on the device: `vmap` over their seeds."""
+"""Several runs at once, side by side on the device: `vmap` over their keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import optax
 from nesymm.errors import NesymmError
 from nesymm.inference.methods import Method
 from nesymm.inference.networks import check_networks
-from nesymm.inference.options import check_seed, check_training
+from nesymm.inference.options import Key, check_key, check_training, seed_of
 from nesymm.training.fit import (
     Best,
     Fitted,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def fit_many(
     model: Model,
     data: Mapping[str, Any],
-    seeds: Sequence[int],
+    keys: Sequence[Key],
     *,
-    networks: Callable[[int], Mapping[str, Any]] | None = None,
+    networks: Callable[[Key], Mapping[str, Any]] | None = None,
     objective: Objective | Sequence[Objective] | None = None,
     metrics: Mapping[str, Term] | None = None,
     method: Method | str = "auto",
@@ -49,25 +49,25 @@ def fit_many(
     validation: Mapping[str, Any] | None = None,
     patience: int | None = None,
     clip: float | None = None,
-    horizon: int | None = None,
+    steps: int | None = None,
     debias: bool = True,
     progress: bool = True,
 ) -> list[Fitted]:
-    """What `fit` gives for each seed. `networks` makes the networks that a seed starts from.
+    """What `fit` gives for each key. `networks` makes the networks that a key starts from.
 
-    The bar shows the means over the seeds that still learn.
+    The bar shows the means over the runs that still learn.
     """
     check_training(epochs=epochs, batch_size=batch_size, patience=patience, clip=clip)
-    if not np.iterable(seeds) or not len(seeds):
-        raise NesymmError(f"seeds: expected a list of at least one, received {seeds!r}")
-    seeds = [check_seed(s) for s in seeds]
+    if not np.iterable(keys) or not len(keys):
+        raise NesymmError(f"keys: expected a list of at least one, received {keys!r}")
+    seeds = [seed_of(check_key(k, "keys")) for k in keys]
     plan = make_plan(
-        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, horizon
+        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, steps
     )
     run = _Run(model, model._filter(method_for(plan.terms, method)), plan, debias)
     starts = [
-        replace(run, model=replace(model, networks=_made(networks, s, model))) if networks else run
-        for s in seeds
+        replace(run, model=replace(model, networks=_made(networks, k, model))) if networks else run
+        for k in keys
     ]
     lanes = [s.begin() for s in starts]
     variables, optimizers = (
@@ -88,7 +88,7 @@ def fit_many(
                 here = slice(number * plan.batch_size, (number + 1) * plan.batch_size)
                 batches = [plan.training.rows(o[here]) for o in orders]
                 now = [replace(lane, epoch=epoch) for lane in lanes]
-                keys = _stack(
+                drawn = _stack(
                     [
                         run.key(s, lane, number, o[here])
                         for s, lane, o in zip(seeds, now, orders, strict=True)
@@ -96,7 +96,7 @@ def fit_many(
                 )
                 arrays, labels = _stack([b[0] for b in batches]), _stack([b[1] for b in batches])
                 variables, optimizers, loss, _, _, odds, _ = update(
-                    variables, optimizers, arrays, labels, keys
+                    variables, optimizers, arrays, labels, drawn
                 )
                 for i in going:
                     runs = run.kept(now[i], orders[i][here], odds[i], seeds[i], number)
@@ -110,9 +110,9 @@ def fit_many(
                 if not np.isfinite(told).all():
                     last = lanes[i]
                     raise TrainingError(
-                        f"the loss of seed {seed} is not finite in epoch {epoch}, "
+                        f"the loss of key {seed} is not finite in epoch {epoch}, "
                         f"batch {int(np.argmin(np.isfinite(told)))}\n"
-                        f"  = help: `fit(..., seed={seed})` says what it is due to",
+                        f"  = help: `fit(..., key={seed})` says what it is due to",
                         run.model_with(last.variables),
                         last.history,
                     )
@@ -125,8 +125,8 @@ def fit_many(
     return [result(run, *lane, patience) for lane in zip(lanes, bests, strict=True)]
 
 
-def _made(networks: Callable[[int], Mapping[str, Any]], seed: int, model: Model) -> dict[str, Any]:
-    made = networks(seed)
+def _made(networks: Callable[[Key], Mapping[str, Any]], key: Key, model: Model) -> dict[str, Any]:
+    made = networks(key)
     check_networks(model.program.networks, made)
     return dict(made)
 

@@ -260,7 +260,7 @@ def samples_agree(source: str, n: int = 4000) -> None:
     except Impossible:
         assume(False)
         return
-    samples = [posterior.sample(n, seed=1) for posterior in posteriors]
+    samples = [posterior.sample(n, key=1) for posterior in posteriors]
     world, probability = posteriors[0].most_probable()
     for drawn in samples:
         error = math.sqrt(probability * (1 - probability) / n)

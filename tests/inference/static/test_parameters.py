@@ -35,11 +35,11 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("given", "told"), WRONG)
 def test_wrong_parameters_are_refused_at_every_entry(given: Any, told: str) -> None:
     with pytest.raises(NesymmError, match=told):
-        STATIC.log_probability("rain", parameters=given)
+        STATIC.with_parameters(given).log_probability("rain")
     with pytest.raises(NesymmError, match=told):
-        OVER_TIME.log_evidence(DATA, parameters=given)
+        OVER_TIME.with_parameters(given).log_evidence(DATA)
     with pytest.raises(NesymmError, match=told):
-        OVER_TIME.slopes(DATA, parameters=given)
+        OVER_TIME.with_parameters(given).estimate(DATA)
     with pytest.raises(NesymmError, match=told):
         nesymm.compile("t(0.3)::rain. query(rain).", parameters=given)
 
@@ -47,20 +47,20 @@ def test_wrong_parameters_are_refused_at_every_entry(given: Any, told: str) -> N
 def test_every_kind_of_parameter_has_its_range() -> None:
     (scale,) = set(OVER_TIME.parameters) - {"rain"}
     with pytest.raises(NesymmError, match=f"parameter {scale}: .* a number above 0, received 0"):
-        OVER_TIME.log_evidence(DATA, parameters={scale: 0.0})
+        OVER_TIME.with_parameters({scale: 0.0}).log_evidence(DATA)
     with pytest.raises(NesymmError, match=r"a, b: .* add up to at most 1, received 1.3"):
-        STATIC.log_probability("rain", parameters={"a": 0.6, "b": 0.7})
+        STATIC.with_parameters({"a": 0.6, "b": 0.7}).log_probability("rain")
     (table,) = TABLE.parameters
     with pytest.raises(NesymmError, match=r"expected numbers of shape \(2,\), received shape \(3"):
-        TABLE.log_evidence(parameters={table: [0.1, 0.2, 0.3]}, horizon=1)
+        TABLE.with_parameters({table: [0.1, 0.2, 0.3]}).log_evidence(steps=2)
     told = r"expected numbers of shape \(2,\) from 0 to 1, received 1.5"
     with pytest.raises(NesymmError, match=told):
-        TABLE.log_evidence(parameters={table: [0.1, 1.5]}, horizon=1)
+        TABLE.with_parameters({table: [0.1, 1.5]}).log_evidence(steps=2)
 
 
 def test_traced_parameters_have_a_name_and_a_shape() -> None:
     def evidence(name: str, value: Any) -> Any:
-        return STATIC.log_probability("rain", parameters={name: value})
+        return STATIC.with_parameters({name: value}).log_probability("rain")
 
     assert jax.jit(lambda p: evidence("rain", p))(0.5) == pytest.approx(np.log(0.5))
     with pytest.raises(NesymmError, match="no parameter snow"):

@@ -35,7 +35,7 @@ def expected() -> dict[str, float]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_names_that_a_relation_does_not_have(method: str) -> None:
-    result = nesymm.compile(DRAWN).filter(horizon=1, method=method)
+    result = nesymm.compile(DRAWN).filter(steps=2, method=method)
     for name, p in expected().items():
         error = 4 * np.sqrt(p * (1 - p) / 1000) if method == "bootstrap" else 0
         assert result.filtered[f"{name}@t"] == pytest.approx(np.full((1, 2), p), abs=1e-5 + error)

@@ -48,7 +48,7 @@ def test_the_game_agrees_with_numerical_integration(method: str) -> None:
     }
     image = np.array([0.7, 1.9])
     model = nesymm.compile((PAPER / "game.nsl").read_text(), networks=networks)
-    posterior = model.infer(inputs={"image": image}, method=method)
+    posterior = model.infer({"image": image}, method=method)
     player = scipy.stats.norm(2.6, softplus(-0.14))
     monster = scipy.stats.norm(1.4, softplus(0.7))
     close, _ = scipy.integrate.quad(
@@ -166,7 +166,7 @@ def test_a_point_mass_outweighs_a_density(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_has_no_closed_form_is_sampled_with_its_error(method: str) -> None:
     source = "x ~ normal(0, 1). y ~ normal(0, 1). a :- x*x + y*y < 1. 0.5::b. c :- a, b. query(c)."
-    posterior = nesymm.compile(source).infer(method=method, samples=20_000, seed=1)
+    posterior = nesymm.compile(source).infer(method=method, samples=20_000, key=1)
     expected = 0.5 * (1 - math.exp(-0.5))
     error = posterior.stderr["c"]
     # Given a sample, b is summed exactly: the error is half that of a.
@@ -186,7 +186,7 @@ def test_a_sampled_variable_tells_about_its_finite_parents() -> None:
         evidence(big).
         query(c).
     """
-    posterior = nesymm.compile(source).infer(samples=40_000, seed=2)
+    posterior = nesymm.compile(source).infer(samples=40_000, key=2)
 
     def big(mean: float) -> float:
         def given(x: float) -> float:
@@ -246,7 +246,7 @@ DIGITS = """
 def test_a_neural_annotated_disjunction(method: str) -> None:
     model = nesymm.compile(DIGITS, networks={"digit_net": lambda x: x})
     left, right = np.array([0.1, 1.0, -1.0]), np.array([2.0, 0.0, 0.5])
-    posterior = model.infer(inputs={"left": left, "right": right}, method=method)
+    posterior = model.infer({"left": left, "right": right}, method=method)
     p, q = (np.exp(x) / np.exp(x).sum() for x in (left, right))
     for total in range(5):
         expected = sum(p[a] * q[total - a] for a in range(3) if 0 <= total - a < 3)
@@ -254,9 +254,7 @@ def test_a_neural_annotated_disjunction(method: str) -> None:
     with jax.enable_x64(True):
 
         def value(x: jax.Array) -> jax.Array:
-            return model.log_probability(
-                "sum(2)", inputs={"left": x, "right": right}, method=method
-            )
+            return model.log_probability("sum(2)", {"left": x, "right": right}, method=method)
 
         slope = jax.grad(value)(jnp.asarray(left))
         for i in range(3):
@@ -292,7 +290,7 @@ def test_samples_marginals_and_the_most_probable_world(method: str) -> None:
     # The causes that do not apply are not drawn, and do not count.
     assert probability == pytest.approx(only_b / alarm)
     n = 4000
-    samples = posterior.sample(n, seed=3)
+    samples = posterior.sample(n, key=3)
     # A world has the one cause that applies in it, and no others.
     causes = {(True, True): "alarm", (True, False): "alarm:2", (False, True): "alarm:3"}
     for sample in samples:
@@ -339,11 +337,9 @@ def test_mistakes_in_calls_are_explained() -> None:
     with pytest.raises(NesymmError, match=r"no network called|no network net \(it has: none\)"):
         nesymm.compile("0.5::a. query(a).", networks={"net": lambda x: x})
     with pytest.raises(NesymmError, match="the network digit_net is not given"):
-        nesymm.compile(DIGITS).infer(inputs={"left": 0, "right": 0})
+        nesymm.compile(DIGITS).infer({"left": 0, "right": 0})
     with pytest.raises(NesymmError, match="the input right is not given"):
-        nesymm.compile(DIGITS, networks={"digit_net": lambda x: x}).infer(
-            inputs={"left": np.zeros(3)}
-        )
+        nesymm.compile(DIGITS, networks={"digit_net": lambda x: x}).infer({"left": np.zeros(3)})
 
 
 def test_query_strings_are_read_as_terms() -> None:
@@ -381,7 +377,7 @@ def test_a_parameter_out_of_range_is_located() -> None:
     model = nesymm.compile("0.5::b.\nt(0.2)::a :- b. query(a).")
     told = r"parameter a: expected a number from 0 to 1, received 1\.5\n --> .*:2:1\n"
     with pytest.raises(NesymmError, match=told):
-        model.log_probability("a", parameters={"a": 1.5})
+        model.with_parameters({"a": 1.5}).log_probability("a")
     model.parameters["a"] = 1.5
     with pytest.raises(Forbidden, match=r"a must lie between 0 and 1, it is 1\.5\n --> .*:2:1\n"):
         model.log_probability("a")

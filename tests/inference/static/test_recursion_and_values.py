@@ -24,7 +24,7 @@ def test_without_time() -> None:
 
 
 def test_over_time() -> None:
-    found = nesymm.compile(PROGRAM.format(t="@t")).filter({}, horizon=1, method="exact").filtered
+    found = nesymm.compile(PROGRAM.format(t="@t")).filter({}, steps=2, method="exact").filtered
     assert found["well@t"][0].tolist() == pytest.approx([EXPECTED] * 2)
 
 
@@ -48,7 +48,7 @@ def test_a_choice_for_each_value() -> None:
 
 
 def test_a_choice_for_each_value_over_time() -> None:
-    found = nesymm.compile(SPREAD.format(t="@t")).filter({}, horizon=1, method="exact").filtered
+    found = nesymm.compile(SPREAD.format(t="@t")).filter({}, steps=2, method="exact").filtered
     assert found["ill(1)@t"][0].tolist() == pytest.approx([STARTED] * 2)
 
 
@@ -59,7 +59,7 @@ def test_a_choice_for_each_value_of_an_input() -> None:
         0.5::ill(E) :- between(1, 2, E), ill(F).
         query(ill(E)).
     """)
-    found = model.infer(inputs={"first": 2}).queries
+    found = model.infer({"first": 2}).queries
     # The one who is ill makes itself ill once more, which changes nothing.
     assert found["ill(2)"] == pytest.approx(1.0)
     # By the choice of (1, 2), that of (1, 1) needs ill(1).

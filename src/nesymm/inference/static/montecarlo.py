@@ -16,6 +16,7 @@ from nesymm.inference.densities import constrain, draw_vectors, log_masses, soun
 from nesymm.inference.lower import Lowering
 from nesymm.inference.named import Named, deepen, expand
 from nesymm.inference.networks import call
+from nesymm.inference.options import Key, as_key
 from nesymm.inference.static.posterior import Posterior
 from nesymm.inference.static.solver import Solver, impossible
 from nesymm.inference.static.weights import Given
@@ -139,7 +140,7 @@ def make_distribution(dist: Any, family: str, params: list[Any]) -> Any:
     return names[family](*params, validate_args=False)
 
 
-def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior:
+def estimate(solver: Solver, given: Given, samples: int, key: Key) -> Posterior:
     """Probabilities with standard errors, from samples of the infinite variables."""
     import jax
     import jax.numpy as jnp
@@ -148,7 +149,7 @@ def estimate(solver: Solver, given: Given, samples: int, seed: int) -> Posterior
     with jax.enable_x64(True):
         variables = {v.name: v for v in problem.step.variables}
         given = replace(given, outputs=problem.weights.outputs)
-        sampler = _Sampler(given, variables, samples, jax.random.key(seed))
+        sampler = _Sampler(given, variables, samples, as_key(key))
         low = Lowering(jnp, sampler)
         for variable in problem.sampled:
             if variable.name not in sampler.drawn:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.options import check_seed
+from nesymm.inference.options import Key, as_key, check_key
 from nesymm.inference.static.formula import LITERAL
 from nesymm.inference.static.propositional import Drawn
 from nesymm.inference.static.weights import Given
@@ -94,18 +94,17 @@ class Posterior:
             found = np.exp(logs[1:] - logs[0])
         return dict(zip(values, map(float, found), strict=True))
 
-    def sample(self, n: int, seed: int = 0) -> list[dict[str, Any]]:
+    def sample(self, n: int, key: Key = 0) -> list[dict[str, Any]]:
         """Worlds from the posterior: joint samples of the finite variables.
 
         As in `most_probable`, a variable that is not drawn in a world is not in it.
         """
-        import jax
 
-        check_seed(seed)
+        key = check_key(key)
         self._refuse_samples()
         weights = np.asarray(self._solver.problem.worlds.weights(self._given, np))
         backend = self._solver.worlds(self._rank)
-        rows = np.asarray(backend.sample(jax.random.key(seed), weights, 0, (n,)))
+        rows = np.asarray(backend.sample(as_key(key), weights, 0, (n,)))
         return [self._world(row) for row in rows]
 
     def most_probable(self) -> tuple[dict[str, Any], float]:
