@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Network = Callable[..., Any]
 Data = Mapping[str, Any]
 
+_PARAMETERS = "parameters: expected a dictionary of numbers by name"
+
 # How many names of a kind are shown of a model.
 _SHOWN = 8
 
@@ -139,7 +141,7 @@ class Model:
 
     def with_parameters(self, parameters: Mapping[str, Any] | None = None, /, **more: Any) -> Model:
         """The same model with other values for some of its parameters."""
-        given = _merged(parameters, more, "parameters: expected a dictionary of numbers by name")
+        given = _merged(parameters, more, _PARAMETERS)
         check_parameters(self.step, given)
         return replace(self, parameters={**self.parameters, **given})
 
@@ -417,7 +419,7 @@ def compile(
     refuse_open_queries(step)
     compiled = Compiled(checked, step, sources, dict(constants or {}))
     model = Model(compiled, initial_values(step), {})
-    given = {n: _real(v) for n, v in _merged(parameters, {}, "").items()}
+    given = {n: _real(v) for n, v in _merged(parameters, {}, _PARAMETERS).items()}
     return model.with_parameters(given).with_networks({} if networks is None else networks)
 
 

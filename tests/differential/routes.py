@@ -213,7 +213,7 @@ def static(subject: Subject) -> None:
     for b, right in enumerate(subject.expected):
         given = {x.name: case.data[x.name][b] for x in case.statements if isinstance(x, s.Input)}
         try:
-            found = subject.model.infer(None, given, samples=4000, key=1)
+            found = subject.model.infer(given, samples=4000, key=1)
         except NesymmError as error:
             if right.failed is not None and "impossible" in str(error):
                 continue

@@ -54,6 +54,11 @@ PROGRAMS = {
         q(E)@t :- m(E)@t, m(2)@t.
         query(q(1)@T). query(m(2)@T). query(q(2)@T).
     """,
+    "a drawn key or a number, in one clause": """
+        v(X)@t ~ uniform_int(0, 1).
+        0.5::m(X)@t :- (v(X)@t ; X is 1).
+    """
+    + _MARKS,
     "a fact beside drawn values": """
         v(E, V)@t ~ uniform_int(0, 2) :- between(1, 2, E).
         at(X, E)@t :- v(E, X)@t.

@@ -148,7 +148,7 @@ def test_lengths(reads: Model) -> None:
         reads.filter(good(), steps=[0, 4])
     with pytest.raises(DataError, match=r"the batch axes differ: .*length 3"):
         reads.filter(good(), steps=[1, 1, 1])
-    with pytest.raises(DataError, match=r"length: expected whole numbers, received float64"):
+    with pytest.raises(DataError, match=r"steps: expected whole numbers, received float64"):
         reads.filter(good(), steps=[1.5, 2.0])
 
 

@@ -58,4 +58,4 @@ def test_what_is_very_unlikely_now_may_be_all_that_is_left() -> None:
     one, zero = -0.5 * 1 / 0.05**2, -0.5 * 3 / 0.05**2
     constant = -4 * (np.log(0.05) + 0.5 * np.log(2 * np.pi)) - np.log(2)
     assert found.log_evidence[0] == pytest.approx(np.logaddexp(one, zero) + constant, rel=1e-5)
-    assert found.probability("one@t", 0, 3) == pytest.approx(1.0)
+    assert found.probability("one@t", 3)[0] == pytest.approx(1.0)

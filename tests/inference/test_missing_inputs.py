@@ -82,21 +82,20 @@ def test_observed_names_of_two_clauses_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("data", "message"),
     [
-        ({"inputs": {"k": "z"}}, r"input k: 'z' is outside its domain, \{p, q\}"),
-        ({"inputs": {"k": ["p", "q"]}}, r"input k: expected shape \(\), received \(2,\)"),
+        ({"k": "z"}, r"input k: 'z' is outside its domain, \{p, q\}"),
+        ({"k": ["p", "q"]}, r"input k: expected shape \(\), received \(2,\)"),
         ({}, r"the input k is not given \(given: none\)"),
-        ({"inputs": {"k": "p", "b": 1}}, r"reads no input called b \(it reads: k\)"),
-        ({"inputs": {"k": "p"}, "data": {"x": 1}}, r"no observation called x \(it reads: b\)"),
-        ({"inputs": {"k": "p"}, "data": {"b": 2}}, r"observation b: 2 is outside its domain"),
-        ({"inputs": [1]}, r"data: expected a dictionary of arrays by name, received list"),
+        ({"k": "p", "x": 1}, r"reads no data called x \(it reads: k, b\)"),
+        ({"k": "p", "b": 2}, r"observation b: 2 is outside its domain"),
+        ([1], r"data: expected a dictionary of arrays by name, received list"),
     ],
 )
-def test_mistakes_in_data_without_time(arguments: dict[str, Any], message: str) -> None:
+def test_mistakes_in_data_without_time(data: Any, message: str) -> None:
     model = nesymm.compile(":- input(k(X), [p, q]). 0.5::b :- k(p). observe(b). query(b).")
     with pytest.raises(DataError, match=message):
-        model.infer(**arguments)
+        model.infer(data)
 
 
 # ---------------------------------------------------------------- streams

@@ -9,7 +9,7 @@ import pytest
 from oracles import unrolled
 
 import nesymm
-from nesymm.inference.filter import Filter
+from nesymm.inference.engines import Engines
 from nesymm.inference.methods import Bootstrap, ExactForward, RaoBlackwellised
 
 MET = """
@@ -207,7 +207,7 @@ def test_compiled_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nesymm.compile(source + " query(f1@t). query(a(E)@t).")
     quick = model.filter({}, steps=horizon + 1, method="exact")
     smooth = model.smooth({}, steps=horizon + 1, method="exact")
-    monkeypatch.setattr(Filter, "_at_once", lambda self, sequences: None)
+    monkeypatch.setattr(Engines, "at_once", lambda self, sequences: None)
     slow = model.filter({}, steps=horizon + 1, method="exact")
     again = model.smooth({}, steps=horizon + 1, method="exact")
     np.testing.assert_allclose(quick.log_evidence, slow.log_evidence, atol=1e-5)

@@ -67,7 +67,7 @@ def test_many_things_heard_together() -> None:
         row[: len(said)] = [np.nan if s is None else s for s in said]
     data[2, 2:] = 1  # past its end
     model = nesymm.compile(COMING)
-    arguments: dict[str, Any] = {"length": [4, 4, 2], "method": "exact"}
+    arguments: dict[str, Any] = {"steps": [4, 4, 2], "method": "exact"}
     found = model.filter({"some": data}, **arguments)
     assert found.method == "exact forward, by a circuit"
     assert "tables" in found.reason
@@ -167,7 +167,7 @@ def test_it_agrees_with_tables(
     text: str, make: Callable[[Any], dict[str, Any]], no_tables: Callable[[], None]
 ) -> None:
     data = make(np.random.default_rng(0))
-    arguments: dict[str, Any] = {"length": [4, 2, 3], "method": "exact"}
+    arguments: dict[str, Any] = {"steps": [4, 2, 3], "method": "exact"}
     model = nesymm.compile(text)
     right = model.filter(data, **arguments), model.smooth(data, **arguments)
     assert right[0].method == "exact forward"

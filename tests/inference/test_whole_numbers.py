@@ -11,7 +11,7 @@ import pytest
 import nesymm
 from nesymm.errors import NesymmError, ProgramError
 from nesymm.inference.columns import DataError
-from nesymm.inference.filter import Filter
+from nesymm.inference.engines import Engines
 from nesymm.inference.results import FilterError
 from nesymm.model import Model
 
@@ -43,8 +43,8 @@ TOO_LARGE = {
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small exact problems are answered by NumPy with 64 bits: here JAX has to."""
-    monkeypatch.setattr(Filter, "_at_once", lambda self, sequences: None)
-    monkeypatch.setattr(Filter, "stepwise", lambda self, engine, sequences: None)
+    monkeypatch.setattr(Engines, "at_once", lambda self, sequences: None)
+    monkeypatch.setattr(Engines, "stepwise", lambda self, engine, sequences: None)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -299,5 +299,5 @@ def test_a_number_of_steps_that_is_none(verb: str, steps: int) -> None:
 
 @pytest.mark.parametrize("length", [[], [[1]], [1.5], ["a"], [[1], [1, 2]]])
 def test_lengths_that_are_none(length: list) -> None:
-    with pytest.raises(DataError, match="length: expected"):
+    with pytest.raises(DataError, match="steps: expected"):
         nesymm.compile("0.5::a@t. query(a@t).").filter(steps=length)

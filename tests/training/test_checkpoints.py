@@ -67,7 +67,7 @@ def same(a: nesymm.Model, b: nesymm.Model) -> bool:
 
 # Noisy enough that the best epoch is not the last.
 OPTIONS = {
-    "method": "exact", "batch_size": 8, "seed": 3, "progress": False, "patience": 3,
+    "method": "exact", "batch_size": 8, "key": 3, "progress": False, "patience": 3,
     "optimizer": optax.adam(0.3), "validation": {k: v[:8] for k, v in make_data().items()},
 }  # fmt: skip
 EPOCHS = 4
@@ -130,7 +130,7 @@ def test_a_new_run_does_not_mix_with_an_earlier_one(
     with pytest.raises(CheckpointError, match="with batch_size 8, this run has 5"):
         resume(folder, batch_size=5)
     with pytest.raises(CheckpointError, match="a run with seed 3, this one has 4"):
-        resume(folder, seed=4)
+        resume(folder, key=4)
     with pytest.raises(
         nesymm.NesymmError, match="keep: expected a whole number from 1, received 0"
     ):

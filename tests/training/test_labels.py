@@ -51,5 +51,5 @@ def test_mistakes_in_fit() -> None:
         NesymmError, match=r"batch_size: expected a whole number from 1, received 2\.5"
     ):
         model.fit(DATA, batch_size=2.5, progress=False)
-    with pytest.raises(NesymmError, match="seed: expected a whole number from 0 to 4294967295"):
+    with pytest.raises(NesymmError, match="key: expected a whole number from 0 to 4294967295"):
         model.fit(DATA, key=-1, progress=False)

@@ -52,7 +52,7 @@ def test_wrong_options_are_refused(name: str, value: Any, told: str) -> None:
 
 @pytest.mark.parametrize("seeds", [3, []])
 def test_several_seeds_are_a_list(seeds: Any) -> None:
-    with pytest.raises(NesymmError, match="seeds: expected a list of at least one, received"):
+    with pytest.raises(NesymmError, match="keys: expected a list of at least one, received"):
         fit_many(MODEL, DATA, seeds, **QUICK)
 
 

@@ -46,8 +46,8 @@ def divided(owners: dict[str, Owner]) -> Iterator[Owner]:
         arrays = [owner for owner in largest if not owner.constant]
         single = [owner for owner in largest if owner.constant]
         pairs = chain(combinations(arrays, 2), product(arrays, single))
-        # What one call finds is told apart there.
-        if any(a.calls.isdisjoint(b.calls) and _overlap(a, b) for a, b in pairs):
+        # A call that finds both tells them apart; one that finds the one alone takes it for both.
+        if any(a.calls != b.calls and _overlap(a, b) for a, b in pairs):
             yield largest[0]
 
 

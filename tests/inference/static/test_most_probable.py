@@ -227,7 +227,7 @@ def test_data_parameters_and_networks_decide(method: str) -> None:
     model = nesymm.compile(source, networks={"net": lambda x: x}, parameters={"on": 0.9})
     logits = [math.log(0.5), math.log(0.3), math.log(0.2)]
     for on, digit, joint, evidence in ((True, 1, 0.27, 0.45), (False, 0, 0.5, 0.55)):
-        posterior = model.infer({"on": on}, {"image": logits}, method=method)
+        posterior = model.infer({"on": on, "image": logits}, method=method)
         world, probability = posterior.most_probable()
         assert digit in world.values() and len(world) == 1 + on
         assert probability == pytest.approx(joint / evidence, rel=1e-5)
