@@ -179,6 +179,47 @@ def test_where_it_is_not_used_it_does_not_matter(body: str, expected: float) -> 
         assert found.filtered["a@t"][0, 0] == pytest.approx(expected, abs=1e-5)
 
 
+RECURSION = """
+    x(X){{t}} ~ uniform_int(0, 2).
+    e(1, 2). e(2, 1). e(2, 3).
+    p(X, Y){{t}} :- e(X, Y), x(Z){{t}}, {body}.
+    p(X, Z){{t}} :- e(X, Y), p(Y, Z){{t}}.
+    {more}
+    query(p({query}){{t}}).
+"""
+
+
+@pytest.mark.parametrize("query", ["1, 1", "1, 2", "1, 3", "2, 2"])
+@pytest.mark.parametrize("body", ["1 / Z > 0.7", "Y is 6 mod Z, Y >= 0"])
+def test_what_has_no_value_stops_recursions(query: str, body: str) -> None:
+    """Each atom of the cycle rests on a division by zero where x is 0, whichever is asked."""
+    text = RECURSION.format(body=body.replace("Y", "W"), query=query, more="")
+    model = nesymm.compile(text.format(t="@t"))
+    for method in (ExactForward(), RaoBlackwellised(10), Bootstrap(100)):
+        with pytest.raises(nesymm.NesymmError, match="step 0: a division by zero"):
+            model.filter({}, steps=2, method=method)
+    with pytest.raises(nesymm.NesymmError, match="a division by zero"):
+        nesymm.compile(text.format(t="")).infer()
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "query", "expected"),
+    [
+        ("Z > 0, 1 / Z > 0.7", "", "1, 1", 1 / 3),
+        # Another proof holds where the first has no value.
+        ("1 / Z > 0.7", "p(X, Y){t} :- e(X, Y), x(0){t}.", "1, 1", 2 / 3),
+        ("1 / Z > 0.7", "p(3, X){t} :- e(X, _), x(1){t}.", "3, 1", 1 / 3),
+    ],
+)
+def test_recursions_that_do_not_need_it(body: str, more: str, query: str, expected: float) -> None:
+    text = RECURSION.format(body=body, query=query, more=more)
+    (found,) = nesymm.compile(text.format(t="")).infer().queries.values()
+    assert found == pytest.approx(expected)
+    for method in (ExactForward(), RaoBlackwellised(10)):
+        found = nesymm.compile(text.format(t="@t")).filter({}, steps=1, method=method)
+        np.testing.assert_allclose(list(found.filtered.values()), [[[expected]]], atol=1e-5)
+
+
 # ---------------------------------------------------------------- over conditions on real numbers
 
 

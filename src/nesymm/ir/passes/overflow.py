@@ -127,6 +127,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._known: dict[Expr, Expr] = {}
+        self._bounds: dict[System, tuple[System, System] | None] = {}
 
     def message(self, name: str) -> str:
         raise NotImplementedError
@@ -141,10 +142,41 @@ class _Watch:
 
     def invalid(self, root: Expr) -> Expr:
         """The condition under which an expression has no valid value."""
-        for node in postorder([root]):
+        for node in postorder([root], systems=False):
             if node not in self._known:
                 self._known[node] = self._invalid(node)
         return self._known[root]
+
+    def _invalid_atom(self, system: System, index: int) -> Expr:
+        """Where an atom of a positive cycle is invalid: it may hold, and does not hold for sure."""
+        if system not in self._bounds:
+            below = [self.invalid(n) for d in system.definitions for n in _outside(d, system)]
+            wrong = any(b is not FALSE for b in below)
+            self._bounds[system] = (
+                (self._bound(system, True), self._bound(system, False)) if wrong else None
+            )
+        bounds = self._bounds[system]
+        if bounds is None:
+            return FALSE
+        surely, maybe = (make("lfp", (), (bound, index)) for bound in bounds)
+        return and_(maybe, not_(surely))
+
+    def _bound(self, system: System, surely: bool) -> System:
+        """The atoms that hold whatever the values of invalid parts; or may hold for some."""
+        new = System(system.names)
+
+        def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+            if node.op == "lfp":
+                return make("lfp", (), (new, node.data[1]))
+            return rebuild(node, args)
+
+        memo = {}
+        for definition in system.definitions:
+            for node in _outside(definition, system):
+                wrong = self.invalid(node)
+                memo[id(node)] = and_(node, not_(wrong)) if surely else or_(node, wrong)
+        new.definitions = tuple(rewrite(d, rule, memo) for d in system.definitions)
+        return new
 
     def _invalid(self, node: Expr) -> Expr:
         below = [self._known[a] for a in node.args]
@@ -165,8 +197,7 @@ class _Watch:
                 sure = any_(node.data, and_(condition, not_(wrong)))
                 return and_(any_(node.data, wrong), not_(sure))
             case "lfp":
-                system: System = node.data[0]
-                return or_(*(self._known.get(d, FALSE) for d in system.definitions))
+                return self._invalid_atom(*node.data)
             case "case":
                 conditions, values = node.args[::2], below[1::2]
                 pairs = [*zip(conditions, values, strict=True), (TRUE, values[0])]
@@ -181,6 +212,18 @@ class _Watch:
                 here = or_(below[0], and_(node.args[0], below[1]))
                 return or_(any_(node.data, here), self.fails(node))
         return or_(either, self.fails(node))
+
+
+def _outside(root: Expr, system: System) -> list[Expr]:
+    """The parts of a definition that do not read its system, as large as they are."""
+    reads: dict[int, bool] = {}
+    for node in postorder([root], systems=False):
+        own = node.op == "lfp" and node.data[0] is system
+        reads[id(node)] = own or any(reads[id(a)] for a in node.args)
+    if not reads[id(root)]:
+        return [root]
+    inside = [n for n in postorder([root], systems=False) if reads[id(n)]]
+    return [a for n in inside for a in n.args if not reads[id(a)]]
 
 
 class _Growth(_Watch):
