@@ -21,7 +21,7 @@ from nesymm.inference.methods import Bootstrap, ExactForward, RaoBlackwellised
 from nesymm.inference.resampling import SCHEMES
 from nesymm.inference.trajectories import Trajectories
 from nesymm.ir.step import StepProgram
-from nesymm.ir.symbols import atom_text
+from nesymm.ir.terms import atom_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -13,19 +13,11 @@ from itertools import product
 from typing import Any
 
 from nesymm.ground.tabling import Answer
+from nesymm.ground.unify import NeedsUnfolding, unify
 from nesymm.ir.algebra import and_, const, eq, or_
 from nesymm.ir.axes import any_
 from nesymm.ir.expr import FALSE, Expr
-from nesymm.ir.symbols import (
-    CondList,
-    NeedsUnfolding,
-    has_symbol,
-    inside,
-    key_of,
-    map_symbols,
-    symbols,
-    unify,
-)
+from nesymm.ir.symbols import CondList, has_symbol, inside, key_of, map_symbols, symbols
 from nesymm.ir.types import domain, is_finite, size
 
 # Up to so many atoms are written out.

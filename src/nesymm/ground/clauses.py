@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nesymm.errors import Span
+from nesymm.ground.unify import shift
 from nesymm.ir.algebra import const, eq, le
 from nesymm.ir.expr import TIME, Expr
-from nesymm.ir.symbols import V, compile_term, has_symbol, is_ground, key_of, parts, shift
+from nesymm.ir.symbols import has_symbol, is_ground, key_of, parts
+from nesymm.ir.terms import V, compile_term
 from nesymm.language.builtins import AGGREGATES
 from nesymm.language.program import (
     At,

@@ -11,20 +11,11 @@ from nesymm.errors import fail
 from nesymm.ground.clauses import CollectLit
 from nesymm.ground.lists import unfold
 from nesymm.ground.summary import by_list, fold, summarise
+from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, const, eq, or_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.symbols import (
-    CondList,
-    Env,
-    axes_of,
-    is_ground,
-    key_of,
-    map_symbols,
-    resolve,
-    settle,
-    symbols,
-    unify,
-)
+from nesymm.ir.symbols import CondList, axes_of, is_ground, key_of, map_symbols, symbols
+from nesymm.ir.terms import rounded
 from nesymm.ir.types import domain, is_finite
 
 MAX_COPIES = 10_000
@@ -147,4 +138,4 @@ def _known(kind: str, items: tuple) -> Any:
     if kind in ("min", "max"):
         return items[fold(kind, items, last=False)]
     total = fold("sum", items, last=False)
-    return settle(total / len(items)) if kind == "avg" else total
+    return rounded(total / len(items)) if kind == "avg" else total

@@ -16,7 +16,7 @@ from nesymm.ir.algebra import conjuncts, or_
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Expr, System, make, rewrite
 from nesymm.ir.strong_components import strong_components
-from nesymm.ir.symbols import atom_text
+from nesymm.ir.terms import atom_text
 
 if TYPE_CHECKING:
     from nesymm.ground.tabling import Table

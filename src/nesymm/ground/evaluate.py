@@ -12,7 +12,8 @@ from nesymm.ir.algebra import is_const
 from nesymm.ir.arithmetic import NotANumber, arithmetic, compute
 from nesymm.ir.expr import TIME, Axis, Expr, make
 from nesymm.ir.step import InputDecl, Parameter
-from nesymm.ir.symbols import Compound, CondList, Cons, Text, V, as_expr, bare, show
+from nesymm.ir.symbols import CondList, as_expr
+from nesymm.ir.terms import Compound, Cons, Text, V, bare, show
 from nesymm.ir.types import BOOL, INF, Enum, Int, Real, Tensor, Type
 from nesymm.language.builtins import FUNCTION_CONSTANTS, FUNCTIONS
 

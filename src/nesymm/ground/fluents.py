@@ -19,15 +19,13 @@ from nesymm.errors import Span, fail
 from nesymm.ground.clauses import CallLit
 from nesymm.ground.identity import distinct
 from nesymm.ground.merge import agree
+from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, exclusive, le, not_, or_, within
 from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_, case, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.ir.step import Flag, Hole
 from nesymm.ir.symbols import (
-    Compound,
-    Env,
-    V,
     as_expr,
     as_tensor,
     axes_of,
@@ -36,10 +34,8 @@ from nesymm.ir.symbols import (
     key_of,
     map_symbols,
     parts,
-    resolve,
-    show,
-    unify,
 )
+from nesymm.ir.terms import Compound, V, show
 from nesymm.ir.types import (
     BOOL,
     INF,

@@ -9,32 +9,22 @@ from typing import TYPE_CHECKING, Any
 from nesymm.errors import Span, fail
 from nesymm.ground.clauses import BuiltinLit
 from nesymm.ground.summary import by_list, certain, fold, summarise
+from nesymm.ground.unify import Env, NeedsUnfolding, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, le, lt, not_, within
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import substitute
 from nesymm.ir.expr import FALSE, TRUE, Expr
 from nesymm.ir.symbols import (
-    Compound,
     CondList,
-    Cons,
-    Env,
-    NeedsUnfolding,
-    Text,
-    V,
     as_expr,
     atoms_of,
     axes_of,
-    bare,
     entries_of,
     is_ground,
-    is_operation,
     key_of,
     map_symbols,
-    quote,
-    resolve,
-    settle,
-    unify,
 )
+from nesymm.ir.terms import Compound, Cons, Text, V, bare, is_operation, quote, rounded
 from nesymm.ir.types import INF, Int, Real, Tensor, is_finite
 
 if TYPE_CHECKING:
@@ -133,7 +123,7 @@ def _is(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         value = host.evaluator.number(value, lit.span, lit.timed)
     if type(value) is tuple and type(resolve(lit.args[1], env)) is not Compound:
         value = host.evaluator.number(value, lit.span, lit.timed)
-    return _bind(env, (lit.args[0], value if lit.timed else settle(value)))
+    return _bind(env, (lit.args[0], value if lit.timed else rounded(value)))
 
 
 # ---------------------------------------------------------------- whole numbers

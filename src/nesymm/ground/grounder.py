@@ -38,6 +38,7 @@ from nesymm.ground.provenance import provenance
 from nesymm.ground.random_variables import Variables
 from nesymm.ground.resolution import Engine
 from nesymm.ground.tabling import Answer, Split, Table
+from nesymm.ground.unify import Env, NeedsUnfolding, number_variables, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, not_, or_, whole_vector
 from nesymm.ir.axes import any_, case, substitute
 from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, make
@@ -52,26 +53,16 @@ from nesymm.ir.step import (
     StepProgram,
 )
 from nesymm.ir.symbols import (
-    Compound,
-    Env,
-    NeedsUnfolding,
-    V,
     as_expr,
     as_tensor,
-    atom_text,
     atoms_of,
     axes_of,
-    compile_term,
     has_symbol,
     key_of,
     map_symbols,
-    number_variables,
-    quote,
-    resolve,
-    show,
     symbols,
-    unify,
 )
+from nesymm.ir.terms import Compound, V, atom_text, compile_term, quote, show
 from nesymm.ir.types import BOOL, Enum, Int, Real, Tensor, Type, is_finite
 from nesymm.language.program import At, CheckedProgram, Observation, Pred, Query
 from nesymm.language.terms import ListTerm, Num, Struct, Term, subterms

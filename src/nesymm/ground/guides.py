@@ -16,6 +16,7 @@ from nesymm.errors import fail
 from nesymm.ground import fluents as state
 from nesymm.ground.clauses import CallLit
 from nesymm.ground.identity import Along, Owner
+from nesymm.ground.unify import Env, number_variables, unify
 from nesymm.ir.algebra import (
     and_,
     axis_value,
@@ -28,7 +29,7 @@ from nesymm.ir.algebra import (
 from nesymm.ir.axes import any_, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable
-from nesymm.ir.symbols import Env, as_expr, key_of, number_variables, unify
+from nesymm.ir.symbols import as_expr, key_of
 from nesymm.ir.types import BOOL, Tensor, Type, join
 from nesymm.language.families import FAMILIES
 from nesymm.language.program import Guide

@@ -18,10 +18,8 @@ from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_, case, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, leaves
 from nesymm.ir.symbols import (
-    Compound,
     CondList,
     as_expr,
-    atom_text,
     atoms_of,
     axes_of,
     has_symbol,
@@ -29,6 +27,7 @@ from nesymm.ir.symbols import (
     map_symbols,
     parts,
 )
+from nesymm.ir.terms import Compound, atom_text
 from nesymm.ir.types import Enum, Int, Real, Tensor, contains, is_finite, join
 
 if TYPE_CHECKING:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nesymm.ground.tabling import Derivation, Table
+from nesymm.ground.unify import resolve
 from nesymm.ir.algebra import and_, or_
 from nesymm.ir.axes import any_
 from nesymm.ir.expr import FALSE, TRUE, Expr
 from nesymm.ir.step import ClauseUse, Hole, Provenance
-from nesymm.ir.symbols import V, is_ground, key_of, map_symbols, resolve
+from nesymm.ir.symbols import is_ground, key_of, map_symbols
+from nesymm.ir.terms import V
 
 # The value of a variable that only another alternative of a disjunction binds.
 _FREE = "$free"

@@ -19,6 +19,7 @@ from nesymm.ground.clauses import ChoiceLit, DrawLit
 from nesymm.ground.elements import element_of
 from nesymm.ground.identity import Along, Identity, Owner, Whole, distinct, identify
 from nesymm.ground.tabling import Answer, coincide
+from nesymm.ground.unify import Env, resolve
 from nesymm.ir.algebra import (
     and_,
     axis_value,
@@ -37,19 +38,8 @@ from nesymm.ir.axes import case, lookup, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Table, leaves, make
 from nesymm.ir.matrices import cholesky, is_symmetric
 from nesymm.ir.step import Param, RandomVariable
-from nesymm.ir.symbols import (
-    Compound,
-    Env,
-    as_expr,
-    atom_text,
-    compile_term,
-    has_symbol,
-    is_ground,
-    key_of,
-    map_symbols,
-    resolve,
-    show,
-)
+from nesymm.ir.symbols import as_expr, has_symbol, is_ground, key_of, map_symbols
+from nesymm.ir.terms import Compound, atom_text, compile_term, show
 from nesymm.ir.types import BOOL, Int, Real, Tensor, Type, join, numbers
 from nesymm.language.families import FAMILIES, Family
 from nesymm.language.program import Atom, Clause, Pred, Rule

@@ -47,32 +47,31 @@ from nesymm.ground.tabling import (
     coincide,
     spelt_out,
 )
-from nesymm.ir.algebra import and_, axis_value, conjuncts, const, eq, not_, or_
-from nesymm.ir.axes import any_, substitute
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
-from nesymm.ir.symbols import (
-    Compound,
-    CondList,
+from nesymm.ground.unify import (
     Env,
     NeedsUnfolding,
-    V,
-    as_expr,
-    atom_text,
-    atoms_of,
-    axes_of,
-    bare,
     count_variables,
-    has_symbol,
-    inside,
-    key_of,
-    map_symbols,
     number_variables,
-    parts,
     replace_list,
     resolve,
     shift,
     unify,
 )
+from nesymm.ir.algebra import and_, axis_value, conjuncts, const, eq, not_, or_
+from nesymm.ir.axes import any_, substitute
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.ir.symbols import (
+    CondList,
+    as_expr,
+    atoms_of,
+    axes_of,
+    has_symbol,
+    inside,
+    key_of,
+    map_symbols,
+    parts,
+)
+from nesymm.ir.terms import Compound, V, atom_text, bare
 from nesymm.ir.types import Enum, Int, is_finite
 from nesymm.language.builtins import FUNCTIONS, PREDICATES
 from nesymm.language.program import Pred

@@ -12,7 +12,8 @@ from nesymm.ir.algebra import and_, const, or_
 from nesymm.ir.arithmetic import arithmetic, number
 from nesymm.ir.axes import any_, case, reduce_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.symbols import CondList, as_expr, axes_of, settle
+from nesymm.ir.symbols import CondList, as_expr, axes_of
+from nesymm.ir.terms import rounded
 from nesymm.ir.types import INF, Int, Real
 
 
@@ -75,7 +76,7 @@ def fold(kind: str, numbers: Sequence[Any], last: bool) -> Any:
     if kind == "sum":
         total: Any = 0
         for number in numbers:
-            total = settle(total + number)
+            total = rounded(total + number)
         return total
     better = ge if kind == "max" else le if last else lt
     best = 0

@@ -7,7 +7,8 @@ from typing import Any
 from nesymm.ir.algebra import and_, const, within
 from nesymm.ir.axes import lookup
 from nesymm.ir.expr import Expr, Table
-from nesymm.ir.symbols import V, key_of
+from nesymm.ir.symbols import key_of
+from nesymm.ir.terms import V
 from nesymm.ir.types import Enum, Int, Type, join
 from nesymm.language.program import Pred
 

@@ -18,17 +18,11 @@ from nesymm.ground.clauses import (
     Resolvent,
 )
 from nesymm.ground.order import Order
+from nesymm.ground.unify import Env, unify
 from nesymm.ir.algebra import and_, const, eq, exclusive
 from nesymm.ir.expr import FALSE, Axis, Expr
-from nesymm.ir.symbols import (
-    Env,
-    atom_text,
-    axes_of,
-    has_symbol,
-    map_symbols,
-    symbols,
-    unify,
-)
+from nesymm.ir.symbols import axes_of, has_symbol, map_symbols, symbols
+from nesymm.ir.terms import atom_text
 from nesymm.ir.types import Enum, Int, domain, is_finite, size
 from nesymm.language.program import Pred
 

@@ -12,7 +12,7 @@ from nesymm.errors import NesymmError
 from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis
 from nesymm.ir.step import StepProgram
-from nesymm.ir.symbols import quote, show
+from nesymm.ir.terms import quote, show
 from nesymm.ir.types import Bool, Enum, Int, Real, Type, domain
 
 # Tensors with at most this many entries are written out as lists.

@@ -30,7 +30,7 @@ from nesymm.ir.axes import at_place, case, places, rebuild
 from nesymm.ir.expr import FALSE, Expr, make
 from nesymm.ir.passes.phases import prune
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, active
-from nesymm.ir.symbols import atom_text
+from nesymm.ir.terms import atom_text
 from nesymm.ir.types import Bool, Enum, Int, Real, Type
 from nesymm.language.program import AtLast
 

@@ -15,7 +15,7 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.ir.expr import Axis
 from nesymm.ir.passes.phases import canonical_axes
-from nesymm.ir.symbols import show as show_term
+from nesymm.ir.terms import show as show_term
 from nesymm.ir.types import Bool, Enum, Int, Real, Tensor, Type
 
 

@@ -24,7 +24,8 @@ from nesymm.inference.world import Binding, Tables, World
 from nesymm.ir.expr import FALSE, Axis, leaves
 from nesymm.ir.passes.phases import at_first, at_later
 from nesymm.ir.step import ClauseUse, Hole, Provenance, RandomVariable
-from nesymm.ir.symbols import Compound, CondList, inside, show
+from nesymm.ir.symbols import CondList, inside
+from nesymm.ir.terms import Compound, show
 from nesymm.language.printer import pprint
 from nesymm.language.program import (
     At,

@@ -17,7 +17,8 @@ from nesymm.ir.passes.bounds import retyped
 from nesymm.ir.passes.finish import fail_open
 from nesymm.ir.passes.phases import Phases
 from nesymm.ir.step import QueryDecl
-from nesymm.ir.symbols import atom_text, map_symbols
+from nesymm.ir.symbols import map_symbols
+from nesymm.ir.terms import atom_text
 from nesymm.ir.types import Bool, Enum, Int, Type, domain, is_finite, join, size
 from nesymm.language.program import During, Now
 

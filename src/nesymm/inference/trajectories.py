@@ -18,7 +18,7 @@ from nesymm.inference.results import Failure
 from nesymm.inference.sampling import Draws
 from nesymm.ir.expr import TRUE
 from nesymm.ir.step import ObservationDecl, Slot
-from nesymm.ir.symbols import show
+from nesymm.ir.terms import show
 from nesymm.ir.types import BOOL, Tensor
 from nesymm.language.values import value_positions
 

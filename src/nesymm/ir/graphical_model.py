@@ -20,7 +20,7 @@ from nesymm.ir.graph import Edge, Graph, Kind, Node
 from nesymm.ir.show import axis_text
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 from nesymm.ir.symbols import has_symbol
-from nesymm.ir.symbols import show as show_term
+from nesymm.ir.terms import show as show_term
 from nesymm.language.program import At
 
 # With more atoms than this, those of one predicate are one node even where some are

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from nesymm.ir.expr import TRUE, Axis, Expr, postorder
-from nesymm.ir.symbols import show as show_term
+from nesymm.ir.terms import show as show_term
 
 if TYPE_CHECKING:
     from nesymm.ir.step import (

@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from nesymm.errors import NesymmError, Span
 from nesymm.ir.expr import TRUE, Axis, Expr, System, make, postorder, rewrite
-from nesymm.ir.symbols import Compound, as_expr, as_tensor, settle, show
+from nesymm.ir.symbols import as_expr, as_tensor
+from nesymm.ir.terms import Compound, rounded, show
 from nesymm.ir.types import BOOL, Int, Tensor, Type, join
 from nesymm.language.program import At, AtLast, During, Time
 
@@ -303,7 +304,7 @@ class QueryDecl(Part):
         """The name of an answer, its values filled in."""
         name = _NAME.match(self.name)
         assert name is not None
-        shown = ",".join(show(settle(t) if self.when is None else t) for t in terms)
+        shown = ",".join(show(rounded(t) if self.when is None else t) for t in terms)
         return f"{name[0]}({shown})" if terms else name[0]
 
 

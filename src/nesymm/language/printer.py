@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from nesymm.language.terms import ListTerm, Num, Program, Str, Struct, Term, Var
+from nesymm.language.terms import ListTerm, Num, Program, Str, Struct, Term, Var, quoted
 
 WIDTH = 80
 
@@ -35,7 +35,6 @@ _TIGHT = frozenset((":", "..", "**", "^"))
 _PLAIN = re.compile(r"[a-z][a-zA-Z0-9_]*", re.ASCII)
 # Names that are operators too: quoted, they cannot be mistaken.
 _RESERVED = frozenset(("not", "is", "mod", "rem", "xor"))
-_ESCAPED = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def pprint(program: Program | Term) -> str:
@@ -93,7 +92,7 @@ def _written(term: Term) -> tuple[str, int]:
             text = repr(value)
             return text, _SIGNED if text.startswith("-") else _TIMED
         case Str(value):
-            return _quoted(value, '"'), _TIMED
+            return quoted(value, '"'), _TIMED
         case ListTerm(items, tail):
             inside = ", ".join(_text(item, _NEGATED) for item in items)
             rest = "" if tail is None else f" | {_text(tail, _NEGATED)}"
@@ -165,9 +164,4 @@ def _is_plain(name: str) -> bool:
 
 
 def _name(name: str) -> str:
-    return name if _is_plain(name) else _quoted(name, "'")
-
-
-def _quoted(text: str, quote: str) -> str:
-    inside = "".join(_ESCAPED.get(char, char) for char in text).replace(quote, f"\\{quote}")
-    return f"{quote}{inside}{quote}"
+    return name if _is_plain(name) else quoted(name, "'")

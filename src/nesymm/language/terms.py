@@ -107,3 +107,12 @@ def subterms(term: Term) -> Iterator[Term]:
 
 def variables(term: Term) -> Iterator[Var]:
     return (t for t in subterms(term) if isinstance(t, Var))
+
+
+_ESCAPED = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def quoted(text: str, mark: str) -> str:
+    """A text between quotation marks, as the parser reads it."""
+    inside = "".join(_ESCAPED.get(char, char) for char in text).replace(mark, f"\\{mark}")
+    return f"{mark}{inside}{mark}"

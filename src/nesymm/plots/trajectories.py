@@ -19,7 +19,7 @@ from nesymm.inference.data import wanted
 from nesymm.inference.trajectories import Trajectories
 from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis
-from nesymm.ir.symbols import show
+from nesymm.ir.terms import show
 from nesymm.ir.types import Int, Real
 from nesymm.plots.figures import COLOURS, new_figure
 

@@ -18,7 +18,7 @@ import nesymm
 from nesymm.errors import NesymmError
 from nesymm.inference.static.propositional import Drawn
 from nesymm.inference.static.solver import ENUMERATE_WORLDS, Impossible
-from nesymm.ir.symbols import atom_text
+from nesymm.ir.terms import atom_text
 from nesymm.model import Model
 
 METHODS = ("enumerate", "circuit")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nesymm.ir.symbols import compile_term, show
+from nesymm.ir.terms import compile_term, show
 
 
 def canonical(query: str) -> str:

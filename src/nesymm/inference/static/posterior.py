@@ -56,7 +56,7 @@ class Posterior:
     def probability(self, query: str) -> float:
         """The probability of a query, by the name under which it is listed."""
         from nesymm.inference.static.names import canonical
-        from nesymm.ir.symbols import atom_text
+        from nesymm.ir.terms import atom_text
 
         name = canonical(query)
         if name in self.queries:

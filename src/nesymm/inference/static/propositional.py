@@ -31,7 +31,7 @@ from nesymm.ir.arithmetic import BINARY, UNARY, compute
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import TRUE, Axis, Expr, rewrite
 from nesymm.ir.step import Param, RandomVariable, StepProgram
-from nesymm.ir.symbols import atom_text
+from nesymm.ir.terms import atom_text
 from nesymm.ir.types import Bool, Tensor, domain, is_finite
 
 # How many combinations of finite values one comparison or parameter may run through.
