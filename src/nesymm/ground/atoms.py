@@ -15,7 +15,7 @@ from typing import Any
 from nesymm.ground.tabling import Answer
 from nesymm.ground.unify import NeedsUnfolding, unify
 from nesymm.ir.algebra import and_, const, eq, or_
-from nesymm.ir.axes import any_
+from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, Expr
 from nesymm.ir.symbols import CondList, has_symbol, inside, key_of, map_symbols, symbols
 from nesymm.ir.types import domain, is_finite, size
@@ -75,8 +75,6 @@ def _by_atom(group: list[Answer]) -> list[Answer]:
             place = dict(zip(open_, filled, strict=True))
             terms = map_symbols(answer.terms, place.__getitem__)
             condition = and_(answer.condition, *(eq(v, const(x)) for v, x in place.items()))
-            for axis in sorted(condition.axes, key=lambda a: a.name):
-                condition = any_(axis, condition)
             known = found.setdefault(key_of(terms), Answer(terms, FALSE, answer.span))
-            known.condition = or_(known.condition, condition)
+            known.condition = or_(known.condition, anywhere(condition))
     return [answer for answer in found.values() if answer.condition is not FALSE]

@@ -29,6 +29,7 @@ from nesymm.language.program import (
     Draw,
     During,
     Guide,
+    Kind,
     Negation,
     Now,
     Observation,
@@ -202,9 +203,6 @@ class Clauses:
     random: set[Pred] = field(default_factory=set)
     drawn: set[Pred] = field(default_factory=set)
     fluents: set[Pred] = field(default_factory=set)
-    auxiliary: set[Pred] = field(default_factory=set)
-    # In guides: predicates that stand for what is observed of others.
-    observed: dict[Pred, Pred] = field(default_factory=dict)
     lagged: dict[tuple[Pred, int], Span | None] = field(default_factory=dict)
     _index: dict[Pred, list[dict[Any, list[int]] | None]] = field(default_factory=dict)
     _facts: dict[Pred, bool] = field(default_factory=dict)
@@ -502,11 +500,9 @@ class _Compiler:
         self.observed = frozenset()
         return Root(aux, guide.target, frame.size, terms)
 
-    def _auxiliary(self, kind: str, arity: int) -> Pred:
+    def _auxiliary(self, kind: Kind, arity: int) -> Pred:
         self.auxiliaries += 1
-        pred = Pred(f"${kind}{self.auxiliaries}", arity)
-        self.out.auxiliary.add(pred)
-        return pred
+        return Pred(f"${kind}{self.auxiliaries}", arity, kind)
 
     def _site(self) -> str:
         self.sites += 1
@@ -534,8 +530,7 @@ class _Compiler:
                 args = tuple(frame.term(a) for a in atom.args)
                 pred = atom.pred
                 if not lag and pred in self.observed:
-                    pred = Pred(f"$observed {pred.name}", len(args))
-                    self.out.observed[pred] = atom.pred
+                    pred = replace(pred, kind="observed")
                 return CallLit(pred, args, lag, literal.span, self._site())
             case Builtin(name, args):
                 filled = tuple(frame.term(a) for a in args)
@@ -566,7 +561,7 @@ class _Compiler:
                 first = len(shared) + len(groups) + 1
                 optional = frozenset(first + i for i, n in enumerate(local) if n not in sure)
                 # ... `all` and the aggregates of heads once, findall as often as proved.
-                once = "each" if kind in DISTINCT else "all"
+                once: Kind = "each" if kind in DISTINCT else "all"
                 aux = self._inner(once, body, shared, extra, timed, literal.span, optional)
                 return CollectLit(
                     kind,
@@ -582,7 +577,7 @@ class _Compiler:
 
     def _inner(
         self,
-        kind: str,
+        kind: Kind,
         body: Body,
         shared: list[str],
         extra: tuple[Term, ...],

@@ -8,10 +8,12 @@ meaning and is refused, showing the cycle.
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from nesymm.errors import Diagnostic, ProgramError, Span
+from nesymm.errors import Span, fail
 from nesymm.ir.algebra import conjuncts, or_
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Expr, System, make, rewrite
@@ -24,20 +26,33 @@ if TYPE_CHECKING:
 Dependencies = dict[Expr, bool]  # atom -> whether it is needed to be false
 
 
+@dataclass
+class _Atom:
+    """What is known of an open atom: its derivations, what they need, where it stands.
+
+    A goal inside a goal is not `visible` to users: it is shown as what is made of it.
+    """
+
+    derivations: list[Expr]
+    name: str
+    span: Span | None
+    visible: bool
+    needs: Dependencies = field(default_factory=dict)
+
+
+Atoms = dict[Expr, _Atom]
+
+
 def break_cycles(group: list[Table]) -> None:
     """Set the condition of every answer of a group of mutually recursive tables."""
-    definitions, names, spans = _read(group)
+    atoms = _read(group)
     scan = _Scanner()
-    needs: dict[Expr, Dependencies] = {}
-    for reference, derivations in definitions.items():
+    for reference, atom in atoms.items():
         # A derivation that uses its own conclusion adds nothing.
-        kept = [d for d in derivations if all(p is not reference for p in conjuncts(d))]
-        definitions[reference] = kept
-        merged: Dependencies = {}
-        for derivation in kept:
-            for atom, negative in scan.atoms(derivation).items():
-                merged[atom] = merged.get(atom, False) or negative
-        needs[reference] = merged
+        atom.derivations = [d for d in atom.derivations if reference not in conjuncts(d)]
+        for derivation in atom.derivations:
+            for other, negative in scan.atoms(derivation).items():
+                atom.needs[other] = atom.needs.get(other, False) or negative
 
     meaning: dict[Expr, Expr] = {}
     memo: dict[int, Expr] = {}
@@ -49,14 +64,14 @@ def break_cycles(group: list[Table]) -> None:
         return rewrite(expr, rule, memo, keep=lambda n: not scan.atoms(n))
 
     def define(reference: Expr) -> Expr:
-        return or_(*map(defined, definitions[reference]))
+        return or_(*map(defined, atoms[reference].derivations))
 
-    for component in strong_components(needs, needs.__getitem__):
-        if len(component) == 1 and component[0] not in needs[component[0]]:
+    for component in strong_components(atoms, lambda reference: atoms[reference].needs):
+        if len(component) == 1 and component[0] not in atoms[component[0]].needs:
             meaning[component[0]] = define(component[0])
             continue
-        _refuse_negative(component, needs, names, spans)
-        system = System(tuple(names[r] for r in component))
+        _refuse_negative(component, atoms)
+        system = System(tuple(atoms[r].name for r in component))
         for i, reference in enumerate(component):
             meaning[reference] = make("lfp", data=(system, i))
         system.definitions = tuple(define(r) for r in component)
@@ -71,27 +86,21 @@ def break_cycles(group: list[Table]) -> None:
         table.calls = [(called, defined(when)) for called, when in table.calls]
 
 
-def _read(
-    group: list[Table],
-) -> tuple[dict[Expr, list[Expr]], dict[Expr, str], dict[Expr, Span | None]]:
-    """What each atom of a group follows from, what it is called and where it stands."""
-    definitions: dict[Expr, list[Expr]] = {}
-    names: dict[Expr, str] = {}
-    spans: dict[Expr, Span | None] = {}
+def _read(group: list[Table]) -> Atoms:
+    """The open atoms of a group of tables."""
+    atoms: Atoms = {}
     for table in group:
+        visible = table.pred.kind == "program"
+        references = []
         for answer in table.answers.values():
             if answer.reference is None:
                 answer.reference = make("atom", data=("answer", answer))
-            definitions[answer.reference] = answer.derivations
-            names[answer.reference] = atom_text(table.pred.name, answer.terms)
-            spans[answer.reference] = answer.span
+            references.append(answer.reference)
+            name = atom_text(table.pred.name, answer.terms)
+            atoms[answer.reference] = _Atom(answer.derivations, name, answer.span, visible)
         for reference, _ in table.negations:
-            definitions[reference] = [
-                a.reference for a in table.answers.values() if a.reference is not None
-            ]
-            names[reference] = table.name()
-            spans[reference] = table.span
-    return definitions, names, spans
+            atoms[reference] = _Atom(references, table.name(), table.span, visible)
+    return atoms
 
 
 class _Scanner:
@@ -125,60 +134,46 @@ class _Scanner:
         return self.memo[id(root)]
 
 
-def _refuse_negative(
-    component: list[Expr],
-    needs: dict[Expr, Dependencies],
-    names: dict[Expr, str],
-    spans: dict[Expr, Span | None],
-) -> None:
+def _refuse_negative(component: list[Expr], atoms: Atoms) -> None:
     members = set(component)
     for start in component:
-        for target, negative in needs[start].items():
+        for target, negative in atoms[start].needs.items():
             if negative and target in members:
-                path = [start, *_path(target, start, needs, members)]
-                visible = _readable(path, needs, names)
-                raise ProgramError(
-                    Diagnostic(
-                        "E304",
-                        "a predicate depends on its own negation",
-                        spans[start] or spans[target],
-                        "look one step back (`@(t-1)`), or state which of the two holds first",
-                        notes=("the cycle: " + " ← ".join(visible),),
-                    )
+                path = [start, *_path(target, start, atoms, members)]
+                fail(
+                    "E304",
+                    "a predicate depends on its own negation",
+                    atoms[start].span or atoms[target].span,
+                    "look one step back (`@(t-1)`), or state which of the two holds first",
+                    "the cycle: " + " ← ".join(_readable(path, atoms)),
                 )
 
 
-def _readable(
-    path: list[Expr], needs: dict[Expr, Dependencies], names: dict[Expr, str]
-) -> list[str]:
+def _readable(path: list[Expr], atoms: Atoms) -> list[str]:
     """The atoms of a path by name; the goals inside `not` are shown as what they negate."""
-    out = [names[path[0]]]
+    out = [atoms[path[0]].name]
     negated = False
     for before, after in pairwise(path):
-        negated = negated or needs[before][after]
-        if not names[after].lstrip("'").startswith("$"):
-            out.append(("not " if negated else "") + names[after])
+        negated = negated or atoms[before].needs[after]
+        if atoms[after].visible:
+            out.append(("not " if negated else "") + atoms[after].name)
             negated = False
     return out
 
 
-def _path(
-    source: Expr, target: Expr, needs: dict[Expr, Dependencies], members: set[Expr]
-) -> list[Expr]:
+def _path(source: Expr, target: Expr, atoms: Atoms, members: set[Expr]) -> list[Expr]:
     """A shortest way from one atom to another inside a component."""
     came: dict[Expr, Expr | None] = {source: None}
-    frontier = [source]
-    while frontier and target not in came:
-        following = []
-        for node in frontier:
-            for child in needs[node]:
-                if child in members and child not in came:
-                    came[child] = node
-                    following.append(child)
-        frontier = following
+    queue = deque([source])
+    while target not in came:
+        node = queue.popleft()
+        for child in atoms[node].needs:
+            if child in members and child not in came:
+                came[child] = node
+                queue.append(child)
     path: list[Expr] = []
     step: Expr | None = target
     while step is not None:
         path.append(step)
-        step = came.get(step)
+        step = came[step]
     return path[::-1]

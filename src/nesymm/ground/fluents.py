@@ -22,8 +22,8 @@ from nesymm.ground.merge import agree
 from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, exclusive, le, not_, or_, within
 from nesymm.ir.arithmetic import refine
-from nesymm.ir.axes import any_, case, reduce_, substitute
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.ir.axes import any_, anywhere, case, reduce_, substitute
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.step import Flag, Hole
 from nesymm.ir.symbols import (
     as_expr,
@@ -189,7 +189,7 @@ def _spread(
     """An unbound key: along an axis, or value by value where axes are not wanted."""
     site = f"{lit.site}.{position}"
     if host.vectorises(site):
-        axis = host.axis(f"{host.key_name(lit, position)}~{site}", key.type, [site])
+        axis = host.axis(Axis(host.key_name(lit, position), key.type, site), [site])
         new = list(env)
         new[variable.i] = axis_value(axis)
         return [(new, (*indices, axis_value(axis)), condition)]
@@ -490,14 +490,11 @@ def next_values(
         values: list[Expr] = []
         for position, template in zip(value_positions(host, pred), block.template, strict=True):
             values += _leaves(renamed[position], template)
-        loose = sorted(
-            {a for e in (condition, *values) for a in e.axes} - set(axes), key=lambda a: a.name
-        )
-        for axis in loose:
+        for axis in in_order({a for e in (condition, *values) for a in e.axes} - set(axes)):
             values = [reduce_("pick", axis, condition, v) for v in values]
             condition = any_(axis, condition)
         for value, type_ in zip(values, block.types, strict=True):
-            leaves = _anywhere(_leaving(condition, value, type_))
+            leaves = anywhere(_leaving(condition, value, type_))
             if leaves is not FALSE:
                 flags.append(Flag(leaving(pred, type_), leaves, answer.span))
         rows.append((condition, tuple(values)))
@@ -509,19 +506,12 @@ def next_values(
             if exclusive(condition, other):
                 continue
             same = and_(*(agree(x, y) for x, y in zip(row, other_values, strict=True)))
-            clash = _anywhere(and_(condition, other, not_(same)))
+            clash = anywhere(and_(condition, other, not_(same)))
             if clash is not FALSE:
                 flags.append(Flag(different_values(pred), clash, span))
     present = or_(*(c for c, _ in rows))
     columns = tuple(case([(c, row[j]) for c, row in rows]) for j in range(len(block.types)))
     return present, columns, flags
-
-
-def _anywhere(condition: Expr) -> Expr:
-    """Whether a condition holds at some place along its axes."""
-    for axis in sorted(condition.axes, key=lambda a: a.name):
-        condition = any_(axis, condition)
-    return condition
 
 
 def _place(

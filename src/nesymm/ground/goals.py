@@ -13,7 +13,7 @@ from nesymm.ground.unify import Env, NeedsUnfolding, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, le, lt, not_, within
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import substitute
-from nesymm.ir.expr import FALSE, TRUE, Expr
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
 from nesymm.ir.symbols import (
     CondList,
     as_expr,
@@ -172,8 +172,7 @@ def _between(host: Grounder, lit: BuiltinLit, env: Env) -> Results:
         )
     symbolic = isinstance(low, Expr) or isinstance(high, Expr)
     if host.vectorises(lit.site) and not symbolic:
-        name = host.variable_name(lit)
-        axis = host.axis(f"{name}~{lit.site}", Int(int(lo), int(hi)), [lit.site])
+        axis = host.axis(Axis(lit.hint, Int(int(lo), int(hi)), lit.site), [lit.site])
         yield from _bind(env, (item, axis_value(axis)))
         return
     for value in range(int(lo), int(hi) + 1):

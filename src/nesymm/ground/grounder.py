@@ -40,8 +40,8 @@ from nesymm.ground.resolution import Engine
 from nesymm.ground.tabling import Answer, Split, Table
 from nesymm.ground.unify import Env, NeedsUnfolding, number_variables, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, not_, or_, whole_vector
-from nesymm.ir.axes import any_, case, substitute
-from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, make
+from nesymm.ir.axes import anywhere, case, substitute
+from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.passes.finish import finish
 from nesymm.ir.step import (
     Branch,
@@ -385,7 +385,7 @@ class Grounder:
     def _explore(self) -> None:
         """Nothing is asked: take everything that stands on its own as asked."""
         for pred in dict.fromkeys(self.clauses.resolvents):
-            if pred in self.clauses.auxiliary:
+            if pred.kind != "program":
                 continue
             try:
                 anything = tuple(V(i) for i in range(self.width(pred)))
@@ -409,7 +409,7 @@ class Grounder:
                         QueryDecl(
                             atom_text(pred.name, shown),
                             None,
-                            tuple(sorted(axes_of(answer.terms), key=lambda a: a.name)),
+                            tuple(in_order(axes_of(answer.terms))),
                             answer.condition,
                             values if listed else (),
                             answer.terms,
@@ -598,9 +598,9 @@ class Grounder:
             yield ObservationDecl(name, time, axes, FALSE, (), value, observation.span)
         for group in groups.values():
             terms = group[0].terms
-            axes = tuple(sorted(axes_of(terms[i] for i in keys), key=lambda a: a.name))
+            axes = tuple(in_order(axes_of(terms[i] for i in keys)))
             name = self._label(pred, terms, keys)
-            holds = or_(*(self._project(a, axes) for a in group))
+            holds = or_(*(anywhere(a.condition, axes) for a in group))
             branches: list[Branch] = []
             if by_value:
                 self._must_agree(pred, group, values)
@@ -618,12 +618,6 @@ class Grounder:
             for b in group[i + 1 :]:
                 same = and_(*(agree(as_expr(a.terms[j]), as_expr(b.terms[j])) for j in values))
                 self.conflict(pred, and_(a.condition, b.condition, not_(same)), b.span)
-
-    def _project(self, answer: Answer, axes: tuple[Axis, ...]) -> Expr:
-        condition = answer.condition
-        for axis in sorted(condition.axes - set(axes), key=lambda a: a.name):
-            condition = any_(axis, condition)
-        return condition
 
     def _label(self, pred: Pred, terms: tuple, keys: list[int]) -> str:
         fixed = [t for i, t in enumerate(terms) if i in keys and not isinstance(t, Expr)]
@@ -663,13 +657,13 @@ class Grounder:
             answers = apart(answers)
         for answer in answers:
             terms = answer.terms
-            axes = tuple(sorted(axes_of(terms), key=lambda a: a.name))
+            axes = tuple(in_order(axes_of(terms)))
             values = tuple(symbols(terms))
             args = ["_" if has_symbol(t) else show(t) for t in terms]
             base = sign + quote(pred.name)
             alone = not terms or (hidden and len(terms) == 1)
             name = (base if alone else f"{base}({','.join(args)})") + suffix
-            holds = self._project(answer, axes)
+            holds = anywhere(answer.condition, axes)
             if query.negated:
                 if values:
                     fail(
@@ -685,7 +679,7 @@ class Grounder:
     def _latched(self, query: QueryDecl) -> QueryDecl:
         """A query about a fixed step: its answer is carried along for later evidence."""
         assert isinstance(query.when, At)
-        names = distinct(a.name.split("~")[0] for a in query.axes)
+        names = distinct(a.name for a in query.axes)
         own = {a: Axis(n, a.type) for n, a in zip(names, query.axes, strict=True)}
         mapping = {old: axis_value(new) for old, new in own.items()}
         axes = tuple(own.values())
@@ -716,7 +710,7 @@ class Grounder:
         return state.read(self, lit, env)
 
     def read_input(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None:
-        if lit.pred in self.clauses.observed:
+        if lit.pred.kind == "observed":
             return read_observed(self, lit, env)
         if lit.pred not in self.program.inputs:
             return None
@@ -746,19 +740,18 @@ class Grounder:
             raise Split(sites)  # there is one result, or one list, for each value
         return collect.gather(lit, answers, env, ordered)
 
-    def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis:
-        axis = Axis(name, type_)
+    def axis(self, axis: Axis, sites: Iterable[str]) -> Axis:
+        """An axis that comes from these places of the program."""
         self.axis_sites[axis] = self.axis_sites.get(axis, frozenset()) | frozenset(sites)
         return axis
 
     def renamed_axes(self, axes: Iterable[Axis], site: str) -> dict[Axis, Expr]:
         """Axes of their own for one use, at `site`, of what runs along these."""
         fresh: dict[Axis, Axis] = {}
-        for axis in sorted(axes, key=lambda a: a.name):
-            name = f"{axis.name.split('~')[0]}~{site}"
-            taken = Axis(name, axis.type) in fresh.values()
-            name = f"{name}.{len(fresh)}" if taken else name
-            fresh[axis] = self.axis(name, axis.type, self.sites_of([axis]))
+        for axis in in_order(axes):
+            taken = replace(axis, site=site) in fresh.values()
+            own = replace(axis, site=f"{site}.{len(fresh)}" if taken else site)
+            fresh[axis] = self.axis(own, self.sites_of([axis]))
         return {old: axis_value(new) for old, new in fresh.items()}
 
     def sites_of(self, axes: Iterable[Axis]) -> set[str]:
@@ -783,9 +776,6 @@ class Grounder:
         grounded atom by atom, as their users expect."""
         return self.program.temporal and site not in self.splits
 
-    def variable_name(self, lit: BuiltinLit) -> str:
-        return lit.hint
-
     def key_name(self, lit: CallLit, position: int) -> str:
         return self.argument_name(lit.pred, state.key_positions(self, lit.pred)[position])
 
@@ -805,10 +795,8 @@ class Grounder:
             self.tables.append(table)
 
     def must_not(self, message: str, condition: Expr, span: Span | None) -> None:
-        for axis in sorted(condition.axes, key=lambda a: a.name):
-            condition = any_(axis, condition)
-        flag = Flag(message, condition, span)
-        if condition is not FALSE and flag not in self.flags:
+        flag = Flag(message, anywhere(condition), span)
+        if flag.condition is not FALSE and flag not in self.flags:
             self.flags.append(flag)
 
     def evaluate(self, term: Any, span: Span | None, timed: bool) -> Any:

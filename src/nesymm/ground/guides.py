@@ -27,7 +27,7 @@ from nesymm.ir.algebra import (
     within,
 )
 from nesymm.ir.axes import any_, reduce_, substitute
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable
 from nesymm.ir.symbols import as_expr, key_of
 from nesymm.ir.types import BOOL, Tensor, Type, join
@@ -55,7 +55,7 @@ class Observed:
 
 def read_observed(host: Grounder, lit: CallLit, env: Env) -> Iterator[tuple[Env, Expr]]:
     """A literal of a guide about a predicate that is observed."""
-    lit = replace(lit, pred=host.clauses.observed[lit.pred])
+    lit = replace(lit, pred=replace(lit.pred, kind="program"))
     for observed in host.observed.get(lit.pred, []):
         yield from _read(host, lit, env, observed)
 
@@ -214,7 +214,7 @@ def _same_keys(
 def _without_other_axes(variable: RandomVariable, guide: Guide, proposal: Proposal) -> Proposal:
     """Axes of the body that are none of the variable's: whether the guide applies anywhere."""
     others = {a for e in proposal.expressions() for a in e.axes} - set(variable.axes)
-    for axis in sorted(others, key=lambda a: a.name):
+    for axis in in_order(others):
         condition = proposal.condition
 
         def pick(expr: Expr, axis: Axis = axis, condition: Expr = condition) -> Expr:
@@ -223,7 +223,7 @@ def _without_other_axes(variable: RandomVariable, guide: Guide, proposal: Propos
         params = replace(proposal, condition=TRUE).map(pick).params
         pairs = zip(_flat(proposal.params), _flat(params), strict=True)
         if any(axis in old.axes and new.op == "pick" for old, new in pairs):
-            name = axis.name.split("~")[0]
+            name = axis.name
             fail(
                 "E103",
                 f"the parameters of this guide depend on {name}, which its keys do not determine",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nesymm.ir.expr import Axis, Expr
+from nesymm.ir.expr import Axis, Expr, in_order
 from nesymm.ir.symbols import axes_of, has_symbol
 from nesymm.language.program import Pred
 
@@ -85,6 +85,6 @@ def identify(bindings: Iterable[Any], names: Iterable[str]) -> Identity:
         elif not has_symbol(term):
             keys.append(term)
         else:
-            for axis in sorted(axes_of((term,)), key=lambda a: a.name):
+            for axis in in_order(axes_of((term,))):
                 number(axis, name)
     return Identity(tuple(keys), tuple(axes), tuple(axis_names))

@@ -9,13 +9,14 @@ of other predicates are merged only if they evidently exclude each other.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import Diagnostic, ProgramError
 from nesymm.ground.clauses import Clauses
 from nesymm.ir.algebra import and_, axis_value, eq, exclusive, is_const, not_, or_, within
 from nesymm.ir.arithmetic import refine
-from nesymm.ir.axes import any_, case, substitute
+from nesymm.ir.axes import any_, anywhere, case, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, leaves
 from nesymm.ir.symbols import (
     CondList,
@@ -40,7 +41,7 @@ def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> lis
     `p(E)` for E in 1..3 and `p(2)`, or `p(E)` for E in 2..5, speak of the same atoms.
     """
     values = clauses.values.get(table.pred, frozenset())
-    if table.pred.name.startswith("$choice"):
+    if table.pred.kind == "choice":
         values = frozenset()  # every binding tells groundings apart
     if not any(axes_of(r.terms) - table.given for r in rows):
         return rows
@@ -83,17 +84,15 @@ def _spread(host: Host, table: Table, row: Answer, values: frozenset[int]) -> An
                 )
             )
         loose |= hidden
-        name = f"X{i + 1}~{table.pred.name}.{i}"
-        axis = host.axis(name, type_, host.sites_of(hidden))
+        axis = Axis(f"X{i + 1}", type_, f"{table.pred.name}.{i}")
+        host.axis(axis, host.sites_of(hidden))
         condition = and_(condition, eq(axis_value(axis), term))
         terms[i] = axis_value(axis)
     if not loose:
         return row
     still = axes_of(terms)
-    for axis in sorted(condition.axes - still - table.given, key=lambda a: a.name):
-        condition = any_(axis, condition)
     new = copy(row)
-    new.terms, new.condition = tuple(terms), condition
+    new.terms, new.condition = tuple(terms), anywhere(condition, still | table.given)
     return new
 
 
@@ -110,7 +109,7 @@ def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> lis
     for term in terms:
         wider = join(hull, as_expr(term).type) if not parts(term) else None
         hull = wider if isinstance(wider, Int | Enum) and is_finite(wider) else hull
-    axis = host.axis(own[0].name, hull, host.sites_of(own))
+    axis = host.axis(replace(own[0], type=hull), host.sites_of(own))
     here = axis_value(axis)
     out = []
     for row in rows:
@@ -159,7 +158,7 @@ def _merge_group(
         return group
     if not functional and not _mergeable(group, values):
         return group
-    keep = not functional and not table.pred.name.startswith("$draw")
+    keep = not functional and table.pred.kind != "draw"
     if keep and not any(has_symbol(a.terms[i]) for a in group for i in values):
         # Constants are worth keeping: they can be keys, list items, arguments of recursion.
         return group

@@ -8,14 +8,11 @@ from typing import Any
 from nesymm.ground.tabling import Derivation, Table
 from nesymm.ground.unify import resolve
 from nesymm.ir.algebra import and_, or_
-from nesymm.ir.axes import any_
+from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, TRUE, Expr
 from nesymm.ir.step import ClauseUse, Hole, Provenance
 from nesymm.ir.symbols import is_ground, key_of, map_symbols
-from nesymm.ir.terms import V
-
-# The value of a variable that only another alternative of a disjunction binds.
-_FREE = "$free"
+from nesymm.ir.terms import FREE, V
 
 
 def provenance(tables: Iterable[Table]) -> Provenance:
@@ -43,7 +40,7 @@ def _use(derivation: Derivation, holds: Expr) -> ClauseUse:
     found = {
         name: resolve(V(i), derivation.env) for i, name in enumerate(rule.names) if name != "_"
     }
-    bindings = tuple((n, v) for n, v in found.items() if is_ground(v) and v != _FREE)
+    bindings = tuple((n, v) for n, v in found.items() if is_ground(v) and v != FREE)
     values: dict[Expr, Hole] = {}
 
     def hole(symbol: Expr) -> Hole:
@@ -74,10 +71,7 @@ class _Called:
             self.known[id(table)] = FALSE  # A call of its own adds nothing.
             found = []
             for caller, condition in self.callers.get(id(table), ()):
-                here = and_(condition, self.when(caller))
-                for axis in sorted(here.axes - table.given, key=lambda a: a.name):
-                    here = any_(axis, here)
-                found.append(here)
+                found.append(anywhere(and_(condition, self.when(caller)), table.given))
             self.known[id(table)] = or_(*found)
         return self.known[id(table)]
 

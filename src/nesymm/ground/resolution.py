@@ -58,7 +58,7 @@ from nesymm.ground.unify import (
     unify,
 )
 from nesymm.ir.algebra import and_, axis_value, conjuncts, const, eq, not_, or_
-from nesymm.ir.axes import any_, substitute
+from nesymm.ir.axes import any_, anywhere, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.ir.symbols import (
     CondList,
@@ -71,7 +71,7 @@ from nesymm.ir.symbols import (
     map_symbols,
     parts,
 )
-from nesymm.ir.terms import Compound, V, atom_text, bare
+from nesymm.ir.terms import FREE, Compound, V, atom_text, bare
 from nesymm.ir.types import Enum, Int, is_finite
 from nesymm.language.builtins import FUNCTIONS, PREDICATES
 from nesymm.language.program import Pred
@@ -363,7 +363,7 @@ class Engine:
         if state.table.bag and self._expand(state, lit, rest, args):
             return
         if functional:
-            args = self._abstract(lit, args)
+            args = self._abstract(lit, args, state.env)
         values = number_variables(args)
         self._await(state, pred, values, lit.span)
 
@@ -425,13 +425,13 @@ class Engine:
                 self.tasks.append(state.then(state.body, env, both))
         return True
 
-    def _abstract(self, lit: CallLit, args: tuple) -> tuple:
+    def _abstract(self, lit: CallLit, args: tuple, env: Env) -> tuple:
         """How a functional predicate is called: values unbound, symbols in keys as axes."""
         values = self.clauses.values.get(lit.pred, frozenset())
         out: list[Any] = []
         for i, arg in enumerate(args):
             if i in values:
-                out.append(V(10_000 + i))
+                out.append(V(len(env) + i))
             elif isinstance(arg, Expr) and arg.op != "axis":
                 out.append(axis_value(self.key_axis(lit, i, arg)))
             else:
@@ -453,7 +453,7 @@ class Engine:
                 )
             )
         sites = self.host.sites_of(symbol.axes)
-        return self.host.axis(f"κ{position}~{lit.site}", type_, sites)
+        return self.host.axis(Axis(f"κ{position}", type_, lit.site, "key"), sites)
 
     def _facts(self, lit: CallLit, args: tuple, env: Env) -> Iterator[tuple[Env, Expr]]:
         """Ground facts: enumerate the rows, or look symbols up in an array."""
@@ -551,7 +551,7 @@ class Engine:
 
     def _visible_cycle(self, table: Table) -> list[str]:
         start = next(i for i, t in enumerate(self.open) if t.number >= table.low)
-        names = [t.name() for t in self.open[start:] if not t.pred.name.startswith("$")]
+        names = [t.name() for t in self.open[start:] if t.pred.kind == "program"]
         return (names or ["itself"])[:8]
 
     def _feed_raw(self, state: State, answer: Answer) -> None:
@@ -653,7 +653,7 @@ class Engine:
                 actual = resolve(arg, env)
                 if not isinstance(actual, Expr) or not isinstance(term, Expr) or actual is term:
                     continue
-                if term.op == "axis" and term.data.name.startswith("κ"):
+                if term.op == "axis" and term.data.role == "key":
                     keyed[term.data] = actual
         if keyed:
             memo: dict[int, Expr] = {}
@@ -729,7 +729,7 @@ class Engine:
         if rule.optional:
             # Another alternative of a disjunction would have bound it.
             terms = tuple(
-                "$free" if type(t) is V and i in rule.optional else t for i, t in enumerate(terms)
+                FREE if type(t) is V and i in rule.optional else t for i, t in enumerate(terms)
             )
         for i, term in enumerate(terms):
             for leaf in atoms_of(term):
@@ -750,7 +750,7 @@ class Engine:
         at run time only, and what follows from it is derived once.
         """
         pred = table.pred
-        if table.bag or pred.name.startswith("$"):
+        if table.bag or pred.kind != "program":
             return terms
         if pred in self.clauses.random or pred in self.clauses.fluents:
             return terms
@@ -788,8 +788,8 @@ class Engine:
         original = rule.head[position]
         if type(original) is V and not rule.names[original.i].startswith("_"):
             name = rule.names[original.i]
-        what = "a probabilistic clause" if rule.pred.name.startswith("$choice") else "a head"
-        code = "E303" if rule.pred.name.startswith("$choice") else "E301"
+        chosen = rule.pred.kind == "choice"
+        what, code = ("a probabilistic clause", "E303") if chosen else ("a head", "E301")
         name = "a variable" if name.startswith("_") else f"the variable {name}"
         raise ProgramError(
             Diagnostic(
@@ -802,8 +802,7 @@ class Engine:
 
     def _add(self, table: Table, terms: tuple, condition: Expr, span: Span | None) -> None:
         visible = axes_of(terms)
-        for axis in sorted(condition.axes - visible - table.given, key=lambda a: a.name):
-            condition = any_(axis, condition)
+        condition = anywhere(condition, visible | table.given)
         if condition is FALSE:
             return
         terms, condition = self._canonical_axes(table, terms, condition)
@@ -842,10 +841,9 @@ class Engine:
             if not isinstance(term, Expr) or term.op != "axis" or term.data in table.given:
                 continue
             axis = term.data
-            name = f"{axis.name.split('~')[0]}~{table.pred.name}.{i}"
-            if axis not in mapping and axis.name != name:
-                fresh = self.host.axis(name, axis.type, self.host.sites_of([axis]))
-                mapping[axis] = axis_value(fresh)
+            own = replace(axis, site=f"{table.pred.name}.{i}")
+            if axis not in mapping and axis != own:
+                mapping[axis] = axis_value(self.host.axis(own, self.host.sites_of([axis])))
         if not mapping:
             return terms, condition
         memo: dict[int, Expr] = {}
@@ -887,7 +885,7 @@ class Engine:
             table.ordered = table.ordered and not table.recursive
             for row in rows:
                 row.derivations = []
-            if table.recursive and table.pred.name.startswith("$choice"):
+            if table.recursive and table.pred.kind == "choice":
                 rows = _each_once(one for row in rows for one in spelt_out(row))
             if not table.bag:
                 rows = align(self.clauses, self.host, table, rows)

@@ -11,7 +11,7 @@ from nesymm.ground.lists import MAX_UNFOLD
 from nesymm.ir.algebra import and_, const, or_
 from nesymm.ir.arithmetic import arithmetic, number
 from nesymm.ir.axes import any_, case, reduce_
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order
 from nesymm.ir.symbols import CondList, as_expr, axes_of
 from nesymm.ir.terms import rounded
 from nesymm.ir.types import INF, Int, Real
@@ -29,8 +29,7 @@ def summarise(
     """
 
     def own(term: Any, condition: Expr) -> list[Axis]:
-        # Sorted, so that the result does not depend on sets.
-        return sorted((condition.axes | axes_of((term,))) - given, key=lambda a: a.name)
+        return in_order((condition.axes | axes_of((term,))) - given)
 
     exists = or_(*(_anywhere(c, own(t, c)) for t, c in items))
     if kind == "count":

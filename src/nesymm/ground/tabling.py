@@ -23,7 +23,7 @@ from nesymm.ir.algebra import and_, const, eq, exclusive
 from nesymm.ir.expr import FALSE, Axis, Expr
 from nesymm.ir.symbols import axes_of, has_symbol, map_symbols, symbols
 from nesymm.ir.terms import atom_text
-from nesymm.ir.types import Enum, Int, domain, is_finite, size
+from nesymm.ir.types import domain, is_finite, size
 from nesymm.language.program import Pred
 
 # How many values the symbols of an answer may take for it to be spelt out.
@@ -56,7 +56,7 @@ class Host(Protocol):
         self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
     ) -> Iterable[tuple[Env, Expr]]: ...
 
-    def axis(self, name: str, type_: Int | Enum, sites: Iterable[str]) -> Axis: ...
+    def axis(self, axis: Axis, sites: Iterable[str]) -> Axis: ...
 
     def renamed_axes(self, axes: Iterable[Axis], site: str) -> dict[Axis, Expr]: ...
     def sites_of(self, axes: Iterable[Axis]) -> set[str]: ...
@@ -131,7 +131,7 @@ class Table:
         self.pred = pred
         self.args = args
         # Answers to be collected are counted as often as they are proved.
-        self.bag = pred.name.startswith("$all")
+        self.bag = pred.kind == "all"
         # Whether ProbLog has the answers in the same order.
         self.ordered = True
         self.order = Order() if self.bag else None

@@ -21,7 +21,7 @@ from nesymm.inference.loop import moment_of, to_arrays
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.sampling import Draws
 from nesymm.inference.world import Binding, Tables, World
-from nesymm.ir.expr import FALSE, Axis, leaves
+from nesymm.ir.expr import FALSE, Axis, in_order, leaves
 from nesymm.ir.passes.phases import at_first, at_later
 from nesymm.ir.step import ClauseUse, Hole, Provenance, RandomVariable
 from nesymm.ir.symbols import CondList, inside
@@ -230,7 +230,7 @@ def _items(use: ClauseUse, values: list[Named], term: CondList, place: Place) ->
     """The items of a list that are there."""
     for item in term.items:
         read = {a for x in inside(item) if type(x) is Hole for a in use.values[x.i].axes}
-        along = sorted(read & term.own, key=lambda axis: axis.name)
+        along = in_order(read & term.own)
         for position in np.ndindex(*(d.size for d in along)):
             here = {**place, **dict(zip(along, position, strict=True))}
             value, there = _filled_holes(use, values, item, here)

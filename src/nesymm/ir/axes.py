@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -21,7 +21,7 @@ from nesymm.ir.algebra import (
     within,
 )
 from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic, number
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Substitution, make, rewrite
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Substitution, in_order, make, rewrite
 from nesymm.ir.types import BOOL, Bool, Int, Real, Type, domain, join
 
 # ---------------------------------------------------------------- choice
@@ -116,6 +116,14 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
     return make(node.op, args, node.data, node.type)
 
 
+def anywhere(condition: Expr, but: Container[Axis] = ()) -> Expr:
+    """Whether a condition holds at some place along its axes, those in `but` aside."""
+    for axis in in_order(condition.axes):
+        if axis not in but:
+            condition = any_(axis, condition)
+    return condition
+
+
 def any_(axis: Axis, condition: Expr) -> Expr:
     """Whether the condition holds for some value of the axis."""
     if axis not in condition.axes:
@@ -142,10 +150,10 @@ def _bind(axis: Axis, *parts: Expr) -> tuple[tuple[Expr, ...], Axis]:
     Bound names then never clash with free ones (no capture), and reductions that differ
     only in the name of their axis are one expression.
     """
-    if axis.name.startswith("∃"):
+    if axis.role == "bound":
         return parts, axis
     depth = max(p.binders for p in parts)
-    bound = Axis(f"∃{axis.name.split('~')[0]}{depth or ''}", axis.type)
+    bound = Axis(f"{axis.name}{depth or ''}", axis.type, role="bound")
     mapping = {axis: axis_value(bound)}
     return tuple(substitute(p, mapping) for p in parts), bound
 

@@ -37,17 +37,27 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from nesymm.ir.describe import describe
 from nesymm.ir.types import BOOL, Enum, Int, Type
+
+Role = Literal["free", "key", "bound"]
+_ROLES: tuple[Role, ...] = ("free", "key", "bound")
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A named finite dimension: whole numbers lo..hi or a tuple of terms."""
+    """A named finite dimension: whole numbers lo..hi or a tuple of terms.
+
+    `site` is the place in the program that an axis comes from, while grounding. A `bound` axis is
+    that of a reduction; a `key` axis stands, in a call, for a key known only at run time.
+    """
 
     name: str
     type: Int | Enum
+    site: str = ""
+    role: Role = "free"
 
     @property
     def size(self) -> int:
@@ -55,6 +65,11 @@ class Axis:
 
     def __str__(self) -> str:
         return self.name
+
+
+def in_order(axes: Iterable[Axis]) -> list[Axis]:
+    """Axes by name, so that no result depends on the order of a set."""
+    return sorted(axes, key=lambda a: (_ROLES.index(a.role), f"{a.name}~{a.site}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +107,6 @@ class Expr:
     binders: int  # how deeply reductions are nested inside
 
     def __repr__(self) -> str:
-        from nesymm.ir.show import describe
-
         return describe(self)
 
     def __bool__(self) -> bool:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from nesymm.ir.axes import any_
+from nesymm.ir.describe import axis_text
 from nesymm.ir.expr import Axis, Expr
 from nesymm.ir.graph import Edge, Graph, Kind, Node
-from nesymm.ir.show import axis_text
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 from nesymm.ir.symbols import has_symbol
 from nesymm.ir.terms import show as show_term

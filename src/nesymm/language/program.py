@@ -7,6 +7,7 @@ their own value (`temperature > 20`) by calls that fetch the value.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,13 +15,23 @@ from typing import Any
 from nesymm.errors import Source, Span
 from nesymm.language.terms import Term
 
+Kind = typing.Literal[
+    "program", "root", "choice", "draw", "guide", "observed", "not", "each", "all"
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Pred:
-    """A predicate: its name and the number of arguments as written, time aside."""
+    """A predicate: its name and the number of arguments as written, time aside.
+
+    Those of other kinds than `program` are made by the compiler: for a question, the body of a
+    clause that chooses, draws or guides, what is observed (in guides), and goals inside goals: the
+    body of a negation, answers to be collected `each` once, or `all` their proofs.
+    """
 
     name: str
     arity: int
+    kind: Kind = "program"
 
     def __str__(self) -> str:
         return f"{self.name}/{self.arity}"

@@ -29,7 +29,7 @@ from nesymm.inference.static.formula import Formula
 from nesymm.ir.algebra import const, eq, is_const, le, lt
 from nesymm.ir.arithmetic import BINARY, UNARY, compute
 from nesymm.ir.axes import rebuild
-from nesymm.ir.expr import TRUE, Axis, Expr, rewrite
+from nesymm.ir.expr import TRUE, Axis, Expr, in_order, rewrite
 from nesymm.ir.step import Param, RandomVariable, StepProgram
 from nesymm.ir.terms import atom_text
 from nesymm.ir.types import Bool, Tensor, domain, is_finite
@@ -179,7 +179,7 @@ class Encoding:
     def _key(self, node: Expr, place: Place) -> tuple:
         if not node.axes:
             return (id(node),)
-        axes = sorted(node.axes, key=lambda a: a.name)
+        axes = in_order(node.axes)
         return (id(node), *((a.name, place[a]) for a in axes))
 
     def _below(self, node: Expr, place: Place) -> list[tuple[Expr, Place]]:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from nesymm.errors import NesymmError, Span
 from nesymm.ir.algebra import and_, const, eq, is_const, lt, not_, or_
 from nesymm.ir.arithmetic import arithmetic
-from nesymm.ir.axes import any_, rebuild, reduce_
+from nesymm.ir.axes import any_, anywhere, rebuild, reduce_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, make, postorder, rewrite
 from nesymm.ir.step import Flag, StepProgram
 from nesymm.ir.types import Int, Real, Type
@@ -71,8 +71,7 @@ def watch_undefined(step: StepProgram) -> StepProgram:
 def _with_flags(step: StepProgram, watch: _Watch) -> StepProgram:
     flags = []
     for name, span, condition in _roots(step, watch.invalid):
-        for axis in sorted(condition.axes, key=lambda a: a.name):
-            condition = any_(axis, condition)
+        condition = anywhere(condition)
         if condition is not FALSE:
             flags.append(Flag(watch.message(name), condition, span))
     return replace(step, flags=(*step.flags, *flags))
