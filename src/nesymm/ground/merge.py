@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nesymm.errors import Diagnostic, ProgramError
+from nesymm.errors import fail
 from nesymm.ground.clauses import Clauses
 from nesymm.ir.algebra import and_, axis_value, eq, exclusive, is_const, not_, or_, within
 from nesymm.ir.arithmetic import refine
@@ -74,14 +74,11 @@ def _spread(host: Host, table: Table, row: Answer, values: frozenset[int]) -> An
             continue
         type_ = refine(term, row.condition)
         if not isinstance(type_, Int | Enum) or not is_finite(type_):
-            raise ProgramError(
-                Diagnostic(
-                    "E306",
-                    f"a clause tells its random choices apart by a value that is unbounded "
-                    f"({type_})",
-                    row.span,
-                    "declare the domain of the value with `:- domain(…)`",
-                )
+            fail(
+                "E306",
+                f"a clause tells its random choices apart by a value that is unbounded ({type_})",
+                row.span,
+                "declare the domain of the value with `:- domain(…)`",
             )
         loose |= hidden
         axis = Axis(f"X{i + 1}", type_, f"{table.pred.name}.{i}")
@@ -200,15 +197,12 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
     certain = same is FALSE and (a.condition is b.condition or TRUE in (a.condition, b.condition))
     if certain and all(is_const(x) and is_const(y) for x, y in pairs):
         mine, others = (atom_text(table.pred.name, r.terms) for r in (a, b))
-        raise ProgramError(
-            Diagnostic(
-                "E307",
-                f"two clauses give {table.pred} different values at the same time: "
-                f"{mine} and {others}",
-                b.span,
-                "let their bodies exclude each other, or make the argument a key with "
-                f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
-            )
+        fail(
+            "E307",
+            f"two clauses give {table.pred} different values at the same time: {mine} and {others}",
+            b.span,
+            "let their bodies exclude each other, or make the argument a key with "
+            f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
         )
     host.conflict(table.pred, and_(a.condition, b.condition, not_(same)), b.span)
 

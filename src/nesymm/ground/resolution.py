@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from nesymm.errors import Diagnostic, ProgramError, Span
+from nesymm.errors import Diagnostic, ProgramError, Span, fail
 from nesymm.ground.clauses import (
     BuiltinLit,
     CallLit,
@@ -178,16 +178,14 @@ class Engine:
     def _unbounded(self, table: Table, terms: tuple | None = None) -> None:
         reached = table.name() if terms is None else atom_text(table.pred.name, terms)
         symbolic = any(isinstance(a, Expr) for a in table.args)
-        raise ProgramError(
-            Diagnostic(
-                "E305",
-                f"the recursion of {table.pred} does not end"
-                + (": its argument is only known at run time" if symbolic else ""),
-                table.span,
-                "give the argument that changes a bound that the clauses test, "
-                "or declare it with `:- domain(…)`",
-                notes=(f"reached {reached[:80]}",),
-            )
+        fail(
+            "E305",
+            f"the recursion of {table.pred} does not end"
+            + (": its argument is only known at run time" if symbolic else ""),
+            table.span,
+            "give the argument that changes a bound that the clauses test, "
+            "or declare it with `:- domain(…)`",
+            f"reached {reached[:80]}",
         )
 
     # ------------------------------------------------------------ one derivation
@@ -255,26 +253,22 @@ class Engine:
         if type(goal) is str:
             goal = Compound(goal, ())
         if type(goal) is not Compound:
-            raise ProgramError(
-                Diagnostic(
-                    "E302",
-                    "the goal to call is not known yet",
-                    lit.span,
-                    "bind it by a literal to the left",
-                )
+            fail(
+                "E302",
+                "the goal to call is not known yet",
+                lit.span,
+                "bind it by a literal to the left",
             )
         args = (*goal.args, *lit.args[1:])
         if len(args) in PREDICATES.get(goal.functor, ()):
             return BuiltinLit(goal.functor, args, lit.span, lit.site, lit.timed)
         pred = Pred(goal.functor, len(args))
         if pred not in self.clauses.resolvents or self.clauses.resolvents[pred][0].timed:
-            raise ProgramError(
-                Diagnostic(
-                    "E101",
-                    f"{pred} cannot be called: nothing without a time defines it",
-                    lit.span,
-                    "call a predicate that has no time, or write the literal itself",
-                )
+            fail(
+                "E101",
+                f"{pred} cannot be called: nothing without a time defines it",
+                lit.span,
+                "call a predicate that has no time, or write the literal itself",
             )
         return CallLit(pred, args, 0, lit.span, lit.site)
 
@@ -322,13 +316,11 @@ class Engine:
             if any(type(leaf) is V for leaf in atoms_of(value)):
                 named = type(original) is V and original.i < len(state.rule.names)
                 name = state.rule.names[original.i] if named else "a variable"
-                raise ProgramError(
-                    Diagnostic(
-                        "E309",
-                        f"the negation would have to bind {name}",
-                        lit.span,
-                        f"bind {name} before the negation, by a literal to the left of it",
-                    )
+                fail(
+                    "E309",
+                    f"the negation would have to bind {name}",
+                    lit.span,
+                    f"bind {name} before the negation, by a literal to the left of it",
                 )
         return values
 
@@ -383,14 +375,12 @@ class Engine:
         if functional or self.host.has_axes():
             return False
         if state.depth >= MAX_EXPANSION:
-            raise ProgramError(
-                Diagnostic(
-                    "E305",
-                    f"the answers to collect have no end: the recursion of {pred} proves them "
-                    "over and over",
-                    lit.span,
-                    "collect from a predicate whose proofs are finitely many",
-                )
+            fail(
+                "E305",
+                f"the answers to collect have no end: the recursion of {pred} proves them "
+                "over and over",
+                lit.span,
+                "collect from a predicate whose proofs are finitely many",
             )
         rules = self.clauses.matching(pred, args)
         if any(isinstance(a, Expr) for a in args) or any(r.evaluate_head for r in rules):
@@ -442,15 +432,13 @@ class Engine:
         """An axis over the values that a symbol in key position can take."""
         type_ = symbol.type
         if not is_finite(type_) or not isinstance(type_, Int | Enum):
-            raise ProgramError(
-                Diagnostic(
-                    "E306",
-                    f"argument {position + 1} of {lit.pred} is a key, and the value used for it "
-                    f"here is unbounded ({type_})",
-                    lit.span,
-                    "declare the domain of the value with `:- domain(…)`, or make the argument "
-                    "a value with `:- fluent(…)`",
-                )
+            fail(
+                "E306",
+                f"argument {position + 1} of {lit.pred} is a key, and the value used for it "
+                f"here is unbounded ({type_})",
+                lit.span,
+                "declare the domain of the value with `:- domain(…)`, or make the argument "
+                "a value with `:- fluent(…)`",
             )
         sites = self.host.sites_of(symbol.axes)
         return self.host.axis(Axis(f"κ{position}", type_, lit.site, "key"), sites)
@@ -539,14 +527,12 @@ class Engine:
         raise Split(sites)
 
     def _cyclic(self, table: Table, span: Span | None, why: str) -> None:
-        raise ProgramError(
-            Diagnostic(
-                "E312",
-                f"{why}, within one step",
-                span,
-                "look one step back (`@(t-1)`), or break the cycle",
-                notes=("through " + " → ".join(self._visible_cycle(table)),),
-            )
+        fail(
+            "E312",
+            f"{why}, within one step",
+            span,
+            "look one step back (`@(t-1)`), or break the cycle",
+            "through " + " → ".join(self._visible_cycle(table)),
         )
 
     def _visible_cycle(self, table: Table) -> list[str]:
@@ -791,13 +777,11 @@ class Engine:
         chosen = rule.pred.kind == "choice"
         what, code = ("a probabilistic clause", "E303") if chosen else ("a head", "E301")
         name = "a variable" if name.startswith("_") else f"the variable {name}"
-        raise ProgramError(
-            Diagnostic(
-                code,
-                f"{name} of {what} is not bound when the clause is used",
-                rule.span,
-                "bind it in the body, or call the predicate with that argument known",
-            )
+        fail(
+            code,
+            f"{name} of {what} is not bound when the clause is used",
+            rule.span,
+            "bind it in the body, or call the predicate with that argument known",
         )
 
     def _add(self, table: Table, terms: tuple, condition: Expr, span: Span | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import ge, le, lt
 from typing import Any
 
-from nesymm.errors import Diagnostic, ProgramError, Span
+from nesymm.errors import Span, fail
 from nesymm.ground.lists import MAX_UNFOLD
 from nesymm.ir.algebra import and_, const, or_
 from nesymm.ir.arithmetic import arithmetic, number
@@ -36,9 +36,7 @@ def summarise(
         return _add([_along("sum", const(1), c, own(t, c)) for t, c in items]), TRUE
     for term, _ in items:
         if not isinstance(as_expr(term).type, Int | Real):
-            raise ProgramError(
-                Diagnostic("E308", f"{kind} needs numbers", span, "collect numbers only")
-            )
+            fail("E308", f"{kind} needs numbers", span, "collect numbers only")
     values = [(as_expr(t), c) for t, c in items]
     if kind == "sum":
         return _add([_along("sum", t, c, own(t, c)) for t, c in values]), TRUE

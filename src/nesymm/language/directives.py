@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
-from nesymm.errors import Diagnostic, NesymmError, ProgramError, Span
+from nesymm.errors import Diagnostic, NesymmError, ProgramError, Span, fail
 from nesymm.language.program import Input, Pred
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
 
@@ -171,14 +171,12 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
             value = to_term(overrides.pop(name)) if name in overrides else None
             if value is None:
                 if not rest:
-                    raise ProgramError(
-                        Diagnostic(
-                            "E107",
-                            f"the constant {name} has no value",
-                            term.span,
-                            f"give it one in the program, `:- const({name}, 10).`, or when "
-                            f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`",
-                        )
+                    fail(
+                        "E107",
+                        f"the constant {name} has no value",
+                        term.span,
+                        f"give it one in the program, `:- const({name}, 10).`, or when "
+                        f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`",
                     )
                 value = out._value(rest[0])
             out.terms[name] = value
@@ -213,13 +211,11 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
             out.mentions.append((Pred(name, arity), term.args[0].span))
         case Struct("use_module", (Struct("library", (Struct(name, ()),)), *_)):
             if name not in _LIBRARIES:
-                raise ProgramError(
-                    Diagnostic(
-                        "E106",
-                        f"there is no library called {name} here",
-                        term.span,
-                        "the libraries lists, aggregate and apply are built in",
-                    )
+                fail(
+                    "E106",
+                    f"there is no library called {name} here",
+                    term.span,
+                    "the libraries lists, aggregate and apply are built in",
                 )
         case _:
             name = _name(term)
@@ -228,13 +224,11 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
             if not name:
                 raise _malformed(term, "this is not a directive")
             near = difflib.get_close_matches(name, _FORMS, 1, 0.7)
-            raise ProgramError(
-                Diagnostic(
-                    "E106",
-                    f"there is no directive called {name}",
-                    term.span,
-                    f"did you mean {_FORMS[near[0]]}?" if near else _ALL,
-                )
+            fail(
+                "E106",
+                f"there is no directive called {name}",
+                term.span,
+                f"did you mean {_FORMS[near[0]]}?" if near else _ALL,
             )
 
 
@@ -261,13 +255,11 @@ def _domain(term: Term, out: Directives) -> Term:
             if isinstance(b, Struct) and not b.args and b.functor not in out.broken
         ]:
             name = unknown[0].functor
-            raise ProgramError(
-                Diagnostic(
-                    "E106",
-                    f"the bound {name} is not a number",
-                    unknown[0].span,
-                    f"declare the constant: `:- const({name}, 10).`",
-                )
+            fail(
+                "E106",
+                f"the bound {name} is not a number",
+                unknown[0].span,
+                f"declare the constant: `:- const({name}, 10).`",
             )
         case Struct("..", (Num(low), Num(high))) if low > high:
             message = "this domain is empty: it ends before it begins"
@@ -277,9 +269,7 @@ def _domain(term: Term, out: Directives) -> Term:
             return term
         case _:
             message = "this is not a domain"
-    raise ProgramError(
-        Diagnostic("E106", message, term.span, "write `0..12`, `[up, down]`, int or real")
-    )
+    fail("E106", message, term.span, "write `0..12`, `[up, down]`, int or real")
 
 
 def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directives) -> None:
@@ -300,13 +290,11 @@ def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directiv
     tensor = what.arity == 0 and not boolean
     if tensor and domains:
         at = "@t" if timed else ""
-        raise ProgramError(
-            Diagnostic(
-                "E106",
-                "an input without arguments is a tensor and has no domain",
-                domains[0].span,
-                f"for a number, write `:- input({what.functor}(X){at}, 0..10).`",
-            )
+        fail(
+            "E106",
+            "an input without arguments is a tensor and has no domain",
+            domains[0].span,
+            f"for a number, write `:- input({what.functor}(X){at}, 0..10).`",
         )
     if what.arity and domains and len(domains) != what.arity:
         raise _malformed(term, f"give a domain for each of the {what.arity} arguments, or none")
@@ -332,13 +320,11 @@ def _shape(term: Term) -> tuple[int, ...]:
             isinstance(i, Num) and isinstance(i.value, int) and i.value > 0 for i in items
         ):
             return tuple(i.value for i in items)  # type: ignore[union-attr,misc]
-    raise ProgramError(
-        Diagnostic(
-            "E106",
-            "the outputs of a network are a number or a shape",
-            term.span,
-            "write `:- network(policy, 9).` or `:- network(decoder, [3, 64, 64]).`",
-        )
+    fail(
+        "E106",
+        "the outputs of a network are a number or a shape",
+        term.span,
+        "write `:- network(policy, 9).` or `:- network(decoder, [3, 64, 64]).`",
     )
 
 

@@ -24,7 +24,7 @@ from sys import intern
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from nesymm.errors import Diagnostic, ProgramError, Source, Span
+from nesymm.errors import Diagnostic, ProgramError, Source, Span, fail
 from nesymm.language.syntax_errors import chained, explain
 from nesymm.language.terms import ListTerm, Num, Program, Str, Struct, Term, Var, children
 
@@ -46,13 +46,11 @@ def parse(text: str, name: str = "<program>") -> Program:
     source = _source(text, name)
     statements = _run(source, "program")
     if not statements:
-        raise ProgramError(
-            Diagnostic(
-                "E002",
-                "the program is empty: it has no statement",
-                Span(source, 0, 0),
-                "write at least one statement and end it with a full stop",
-            )
+        fail(
+            "E002",
+            "the program is empty: it has no statement",
+            Span(source, 0, 0),
+            "write at least one statement and end it with a full stop",
         )
     return Program(tuple(statements), source)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from nesymm.errors import Diagnostic, ProgramError, Span
+from nesymm.errors import Span, fail
 from nesymm.language.program import At, AtLast, During, Now, Time
 from nesymm.language.terms import Num, Struct, Term, Var, variables
 
@@ -34,14 +34,12 @@ def read_time(term: Term) -> Time:
             _fail("steps count from 0; there is none before", term.span, _FORMS)
         return At(offset)
     if offset > 0:
-        raise ProgramError(
-            Diagnostic(
-                "E201",
-                "this is about the future: a step may depend on itself and on earlier steps",
-                term.span,
-                f"shift the clause in time, so that its head is at t and this at an "
-                f"earlier step: `head@t :- body@(t-{offset})`",
-            )
+        fail(
+            "E201",
+            "this is about the future: a step may depend on itself and on earlier steps",
+            term.span,
+            f"shift the clause in time, so that its head is at t and this at an "
+            f"earlier step: `head@t :- body@(t-{offset})`",
         )
     return lagged(-offset, term.span)
 
@@ -90,4 +88,4 @@ def _linear(term: Term) -> tuple[bool, int] | None:
 
 
 def _fail(message: str, span: Span | None, cure: str) -> NoReturn:
-    raise ProgramError(Diagnostic("E207", message, span, cure))
+    fail("E207", message, span, cure)

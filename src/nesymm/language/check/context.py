@@ -165,13 +165,11 @@ class Scope:
             term = replace_variable(term, self.time_variable, Struct("t"))
         if not any(variables(term)):
             return read_time(term)
-        raise ProgramError(
-            Diagnostic(
-                "E207",
-                "the time of a body literal is the head's time, an earlier one, or a number",
-                term.span,
-                "use the head's time variable: `p(X, T) :- q(X, T-1).`",
-            )
+        fail(
+            "E207",
+            "the time of a body literal is the head's time, an earlier one, or a number",
+            term.span,
+            "use the head's time variable: `p(X, T) :- q(X, T-1).`",
         )
 
 
