@@ -14,7 +14,7 @@ import pytest
 from fuzzing import CORPUS, mutants
 
 from nesymm.errors import NesymmError
-from nesymm.ground import resolution as engine
+from nesymm.ground import limits
 from nesymm.ground.grounder import ground
 from nesymm.language.check import check
 from nesymm.language.parser import parse
@@ -89,8 +89,8 @@ def compiles(text: str) -> object:
     if not _cheap(program):
         return checked
     with (
-        patch.object(engine, "MAX_TABLES", 3_000),
-        patch.object(engine, "MAX_ANSWERS", 3_000),
+        patch.object(limits, "MAX_TABLES", 3_000),
+        patch.object(limits, "MAX_ANSWERS", 3_000),
         _within(20),
     ):
         return str(ground(checked))

@@ -235,6 +235,14 @@ class Clauses:
             if type(a) in (int, float)
         }
 
+    def is_functional(self, pred: Pred) -> bool:
+        """Whether the values of a predicate are determined by its keys."""
+        return pred in self.drawn or pred in self.fluents
+
+    def is_keyed(self, pred: Pred) -> bool:
+        """Whether a predicate is random or carried: it is found for all its keys at once."""
+        return pred in self.random or pred in self.fluents
+
     def is_recursive(self, pred: Pred) -> bool:
         """Whether the predicate can call itself."""
         if pred not in self._recursive:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from nesymm.errors import Span, fail
+from nesymm.ground.tabling import Host, Split
+from nesymm.ground.unify import replace_list
 from nesymm.ir.algebra import and_, not_
 from nesymm.ir.expr import FALSE, TRUE, Expr
-from nesymm.ir.symbols import CondList
+from nesymm.ir.symbols import CondList, axes_of, inside
 
 MAX_UNFOLD = 12
 
@@ -44,3 +47,44 @@ def unfold(value: CondList, span: Span | None) -> Iterator[tuple[tuple, Expr]]:
             longer += [(items, and_(holds, not_(condition))) for items, holds in found]
         found = [(items, holds) for items, holds in longer if holds is not FALSE]
     yield from found
+
+
+def uncertain_list(terms: Iterable[Any]) -> CondList | None:
+    """The first list in some terms whose items are uncertain."""
+    return next((x for term in terms for x in inside(term) if type(x) is CondList), None)
+
+
+def each_list(
+    host: Host, value: CondList, terms: Iterable[Any], span: Span | None
+) -> list[tuple[tuple, Expr]]:
+    """The terms with a list replaced by each of the lists that it can be, in their order."""
+    refuse_order(value, span)
+    return [
+        (tuple([replace_list(t, value, items) for t in terms]), holds)
+        for items, holds in unfold_here(host, value, span)
+    ]
+
+
+def unfold_here(host: Host, value: CondList, span: Span | None) -> list[tuple[tuple, Expr]]:
+    """The same as `unfold`, for a list whose items may lie along axes: these are split."""
+    axes = axes_of(x for item in value.items for x in item)
+    if axes:
+        raise Split(host.sites_of(axes))
+    return list(unfold(value, span))
+
+
+def without_lists(
+    host: Host, terms: tuple, condition: Expr, span: Span | None
+) -> Iterator[tuple[tuple, Expr]]:
+    """Terms in which all lists are plain, for each of the lists that uncertain ones can be."""
+    pending = [(terms, condition)]
+    while pending:
+        row, holds = pending.pop()
+        value = uncertain_list(row)
+        if value is None:
+            yield row, holds
+            continue
+        for new, extra in each_list(host, value, row, span):
+            both = and_(holds, extra)
+            if both is not FALSE:
+                pending.append((new, both))

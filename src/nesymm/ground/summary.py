@@ -98,8 +98,8 @@ def by_list(kind: str, items: tuple[tuple[Any, Expr], ...]) -> bool:
     return sum(c is not TRUE for _, c in items) <= MAX_UNFOLD
 
 
-def certain(items: tuple) -> CondList:
-    return CondList(tuple((item, TRUE) for item in items))
+def certain(items: tuple, ordered: bool = True) -> CondList:
+    return CondList(tuple((item, TRUE) for item in items), ordered)
 
 
 def _plain(value: Expr) -> Any:
