@@ -119,7 +119,7 @@ def _solve(unrolled: _Unrolled, out: Outcome, sequence: int, deadline: float) ->
     roots = [*upto, *both, *made, *(q.formula for q in problem.queries[len(asked) :])]
     left = max(0.0, deadline - time.monotonic())
     circuit = compile_formula(formula, roots[::-1], max_seconds=left)
-    values = np.asarray(circuit.log_values(np.asarray(problem.weights(Given())), np))[::-1]
+    values = np.asarray(circuit.log_values(problem.weights(Given()), np))[::-1]
     evidence, joint = values[: len(upto)], values[len(upto) : len(upto) + len(both)]
     possible = np.isfinite(evidence)
     before = np.concatenate([[0.0], evidence[:-1]])

@@ -308,7 +308,7 @@ class Problem:
 
     @cached_property
     def weights(self) -> Weights:
-        return Weights(self.encoding.sources, dict(self.step.networks))
+        return Weights(self.encoding.sources, self.step)
 
     @property
     def states(self) -> float:

@@ -225,7 +225,7 @@ class Solver:
 
     def most_probable(self, given: Given) -> tuple[np.ndarray, float]:
         """The most probable assignment of `problem.worlds` and its log-weight."""
-        weights = np.asarray(self.problem.worlds.weights(given))
+        weights = self.problem.worlds.weights(given)
         for rank in range(len(self.problem.worlds.evidences)):
             row, log_weight = self.worlds(rank).most_probable(weights, 0)
             if log_weight > -np.inf:
@@ -276,7 +276,7 @@ class Solver:
 
     def weights(self, given: Given | None = None) -> np.ndarray:
         """The log-weights of the circuit's literals for given parameters, networks and data."""
-        return np.asarray(self.problem.weights(given or Given()))
+        return self.problem.weights(given or Given())
 
     def differentiable_log_values(self, given: Given) -> Any:
         """Log-values of the roots in JAX, with gradients that are right where weights are
@@ -285,9 +285,8 @@ class Solver:
         import jax.numpy as jnp
 
         self.refuse_parameters(given)
-        # Values from the weights as they are, slopes from weights kept off zero: one pass.
-        real = jnp.result_type(float)  # float64 only if JAX may use it
-        exact, floored = self.problem.weights.with_slopes(given, jnp, real)
+        # Values from the weights as they are, gradients from weights kept off zero: one pass.
+        exact, floored = self.problem.weights.with_gradients(given)
         weights = jnp.stack([jax.lax.stop_gradient(exact), floored])
         found = None
         for rank in reversed(range(len(self.problem.evidences))):
