@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.circuits.formula import LITERAL
 from nesymm.inference.options import Key, as_key, check_key
-from nesymm.inference.static.formula import LITERAL
 from nesymm.inference.static.propositional import Drawn
 from nesymm.inference.static.weights import Given
 

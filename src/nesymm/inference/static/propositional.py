@@ -24,8 +24,8 @@ from itertools import product
 from typing import Any
 
 from nesymm.errors import NesymmError
-from nesymm.inference.static.enumerate import can_hold
-from nesymm.inference.static.formula import Formula
+from nesymm.inference.circuits.enumerate import can_hold
+from nesymm.inference.circuits.formula import Formula
 from nesymm.ir.algebra import const, eq, is_const, le, lt
 from nesymm.ir.arithmetic import BINARY, UNARY, compute
 from nesymm.ir.axes import rebuild

@@ -16,7 +16,7 @@ from nesymm.inference.static.propositional import Drawn, Weight
 from nesymm.inference.static.weights import Given, known
 
 if TYPE_CHECKING:
-    from nesymm.inference.static.circuits.circuit import Circuit
+    from nesymm.inference.circuits.circuit import Circuit
 
 # Tables up to this size are enumerated; beyond it a circuit is compiled.
 ENUMERATE_UP_TO = 4096
@@ -107,10 +107,10 @@ def choose(problem: Problem, method: str) -> tuple[str, str]:
 
 def build(problem: Problem, method: str, roots: Sequence[int]) -> Backend:
     if method == "enumerate":
-        from nesymm.inference.static.enumerate import Enumeration
+        from nesymm.inference.circuits.enumerate import Enumeration
 
         return Enumeration(problem.encoding.formula, roots)
-    from nesymm.inference.static.circuits.circuit import TooLarge, compile_formula
+    from nesymm.inference.circuits.circuit import TooLarge, compile_formula
 
     try:
         return compile_formula(problem.encoding.formula, roots)
@@ -241,7 +241,7 @@ class Solver:
         query. It can be saved, and evaluated where there is neither the program nor its
         compiler.
         """
-        from nesymm.inference.static.circuits.circuit import Circuit
+        from nesymm.inference.circuits.circuit import Circuit
 
         if len(self.problem.evidences) > 1:
             raise NesymmError(

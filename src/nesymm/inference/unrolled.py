@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.circuits.circuit import compile_formula
 from nesymm.inference.data import Sequences, wanted
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.questions import Question
 from nesymm.inference.state import Outcome
-from nesymm.inference.static.circuits.circuit import compile_formula
 from nesymm.inference.static.problem import Problem
 from nesymm.inference.static.weights import Given
 from nesymm.inference.step import place_of
