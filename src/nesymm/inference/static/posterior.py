@@ -11,7 +11,7 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.inference.circuits.formula import LITERAL
 from nesymm.inference.options import Key, as_key, check_key
-from nesymm.inference.static.propositional import Drawn
+from nesymm.inference.static.sources import Drawn
 from nesymm.inference.static.weights import Given
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from nesymm.errors import Diagnostic, ProgramError, located
 from nesymm.inference.circuits.enumerate import can_hold
 from nesymm.inference.circuits.formula import AND
 from nesymm.inference.static.continuous import eliminate, observed_value, substitute_observed
-from nesymm.inference.static.propositional import BUDGET, Drawn, Encoding, TooManyCombinations
+from nesymm.inference.static.propositional import Encoding
+from nesymm.inference.static.sources import BUDGET, Drawn, TooManyCombinations
 from nesymm.inference.static.weights import Weights
 from nesymm.ir.algebra import conjuncts, const, eq
 from nesymm.ir.axes import rebuild

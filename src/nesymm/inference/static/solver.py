@@ -12,7 +12,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError, located
 from nesymm.inference.static.problem import Problem
-from nesymm.inference.static.propositional import Drawn, Weight
+from nesymm.inference.static.sources import Drawn, Weight
 from nesymm.inference.static.weights import Given, known
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import checked
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.named import Named, expand, union
-from nesymm.inference.static.propositional import Drawn, Leaf, Source, Weight
+from nesymm.inference.static.sources import Drawn, Leaf, Source, Weight
 from nesymm.inference.weights import law_density, marked, masses
 from nesymm.inference.world import Binding, Moment, Tables, World
 from nesymm.ir.algebra import is_const
