@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import nesymm
 from nesymm.cli.main import app
 from nesymm.errors import NesymmError
+from nesymm.inference.circuits.circuit import Circuit
 from nesymm.inference.npz import read_npz
-from nesymm.inference.static.circuits.circuit import Circuit
 
 RAIN = "0.5::rain@t. observe(rain@t). query(rain@t)."
 

@@ -11,7 +11,7 @@ import pytest
 from reference import infer
 
 import nesymm
-from nesymm.inference import circuits
+from nesymm.inference import unrolled
 from nesymm.inference.methods import Bootstrap
 from nesymm.inference.results import FilterError
 
@@ -152,7 +152,7 @@ def test_at_least_one_trajectory() -> None:
 
 def test_a_refusal_names_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight things, any two of which may have the same colour: that is 12 to the power of 8."""
-    monkeypatch.setattr(circuits, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(unrolled, "MAX_SECONDS", 0.0)
     model = nesymm.compile("""
         thing(E) :- between(1, 8, E).
         colour(E, C)@t ~ uniform_int(1, 12) :- thing(E).

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nesymm
-from nesymm.inference import circuits
+from nesymm.inference import unrolled
 from nesymm.inference.data import prepare
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import TooLarge
@@ -46,7 +46,7 @@ observe(y@t). query(y@t).
 def test_a_refusal_says_how_large_and_what_to_do(
     method: str, cure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(circuits, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(unrolled, "MAX_SECONDS", 0.0)
     wanted = rf"colour\[\d\] \(12\), .* a table of [\d,]+ cells, [\d.]+ GB in all; .*fewer .*{cure}"
     with pytest.raises(TooLarge, match=wanted):
         nesymm.compile(COLOURS).filter(steps=2, method=method)

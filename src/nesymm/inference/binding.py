@@ -22,7 +22,7 @@ def bind(
     plans: tuple[Plan, ...], parameters: Mapping[str, Any], networks: Mapping[str, Any], calls: int
 ) -> Binding:
     declared = dict(plans[0].step.networks)
-    networks = {n: _checked(n, f, declared.get(n)) for n, f in networks.items()}
+    networks = {n: checked(n, f, declared.get(n)) for n, f in networks.items()}
     lifted: dict[tuple, Named] = {}
     for plan in plans:
         for node in leaves(everything(plan), "neural"):
@@ -55,13 +55,13 @@ def bind(
     return Binding(parameters, networks, lifted, normalised, plain)
 
 
-def _checked(
-    name: str, network: Callable[..., Any], needed: tuple[int, ...] | None
+def checked(
+    name: str, network: Callable[..., Any], needed: tuple[int, ...] | None, xp: Any = jnp
 ) -> Callable[..., Any]:
-    """A network that must give as many outputs as were declared."""
+    """A network that must give as many outputs as were declared, as an array of `xp`."""
 
     def call(*args: Any) -> Any:
-        result = call_user(jnp, name, network, args)
+        result = call_user(xp, name, network, args)
         if needed is not None and math.prod(result.shape) != math.prod(needed):
             wanted = "x".join(map(str, needed)) or "1"
             raise NesymmError(

@@ -289,6 +289,24 @@ def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
     return _LOG_DENSITY[family](xp, special(xp), x, *params)
 
 
+def make_distribution(dist: Any, family: str, params: list[Any]) -> Any:
+    """A NumPyro distribution for an infinite family."""
+    names = {
+        "normal": dist.Normal,
+        "uniform": dist.Uniform,
+        "exponential": dist.Exponential,
+        "gamma": dist.Gamma,
+        "beta": dist.Beta,
+        "poisson": dist.Poisson,
+        "geometric": dist.Geometric,
+        "laplace": dist.Laplace,
+        "lognormal": dist.LogNormal,
+        "student_t": dist.StudentT,
+    }
+    # Where a variable is not drawn, its parameters may be none.
+    return names[family](*params, validate_args=False)
+
+
 # P(X <= x), and P(X > x): near 0 the one is precise where 1 minus the other is not.
 _BELOW: dict[str, Callable[..., Array]] = {
     "normal": lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),

@@ -224,7 +224,7 @@ class Filter:
         """The same by a circuit, after `error`; raises that, if there is no small circuit."""
         if at_once is None or not isinstance(self.method, ExactForward):
             raise error
-        from nesymm.inference.circuits import solve_by_circuit
+        from nesymm.inference.unrolled import solve_by_circuit
 
         try:
             known = _numbers(parameters)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.inference.data import Sequences, prepare, without_lengths
+from nesymm.inference.densities import make_distribution
 from nesymm.inference.engines import Engines
 from nesymm.inference.evidence import Told, given, seen, told
 from nesymm.inference.filter import Filter, Request
@@ -29,7 +30,6 @@ from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.questions import Question
 from nesymm.inference.sampling import Draws, undrawn
 from nesymm.inference.state import LANES
-from nesymm.inference.static.montecarlo import make_distribution
 from nesymm.inference.step import ParticleStep
 from nesymm.inference.trajectories import Trajectories
 from nesymm.inference.weights import draw_infinite, family_params

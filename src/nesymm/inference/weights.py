@@ -10,11 +10,17 @@ import numpy as np
 
 from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
-from nesymm.inference.densities import by_logit, constrain, draw_vectors, log_density, log_masses
+from nesymm.inference.densities import (
+    by_logit,
+    constrain,
+    draw_vectors,
+    log_density,
+    log_masses,
+    make_distribution,
+)
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
 from nesymm.inference.named import Named, apply, expand, reduce, union
-from nesymm.inference.static.montecarlo import make_distribution
 from nesymm.inference.world import Tables, outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
@@ -26,14 +32,21 @@ _HARMLESS = {"unit": 0.5, "simplex": 0.5, "positive": 1.0, "real": 0.0, "fixed":
 
 
 def masses(
-    low: Tables, variable: RandomVariable, dim: Choice, guard: Expr, params: tuple[Param, ...]
+    low: Tables,
+    variable: RandomVariable,
+    dim: Choice,
+    guard: Expr,
+    params: tuple[Param, ...],
+    floor: bool = False,
 ) -> Named:
-    """Log-probabilities of the outcomes of a finite variable, along `dim`.
+    """Log-probabilities of the outcomes of a finite variable, along `dim`; see `safe_log` for
+    `floor`.
 
     Where the variable is not drawn, it is fixed to its first outcome, which nobody reads.
     """
     holds = None if guard is TRUE else low.value(guard)
-    return _where_drawn(low, holds, _masses(low, variable, dim, holds is not None, params), dim)
+    table = _masses(low, variable, dim, holds is not None, params, floor)
+    return _where_drawn(low, holds, table, dim)
 
 
 def masses_apart(low: Tables, variable: RandomVariable) -> list[Factor]:
@@ -45,7 +58,12 @@ def masses_apart(low: Tables, variable: RandomVariable) -> list[Factor]:
 
 
 def _masses(
-    low: Tables, variable: RandomVariable, dim: Choice, guarded: bool, params: tuple[Param, ...]
+    low: Tables,
+    variable: RandomVariable,
+    dim: Choice,
+    guarded: bool,
+    params: tuple[Param, ...],
+    floor: bool = False,
 ) -> Factor:
     """The probabilities of the outcomes where the variable is drawn; `dim` is the last."""
     if variable.family == "categorical":
@@ -94,11 +112,19 @@ def _masses(
         else:
             arrays = tuple(a[..., None] for a in lined)
     neural = variable.neural or logits is not None
-    table = log_masses(jnp, variable.family, arrays, variable.outcomes, neural)
+    family, outcomes = variable.family, variable.outcomes
+    table = log_masses(jnp, family, arrays, outcomes, neural, floor, _network(params))
     table = table.astype(low.real)
     for value in unknown:
         table = _unless_nan(table, expand(jnp, value, dims)[..., None])
     return Factor(table, (*dims, dim), jnp.exp(table))
+
+
+def _network(params: tuple[Param, ...]) -> str:
+    """How a message names the network that gives the parameters."""
+    whole = params[0]
+    named = isinstance(whole, Expr) and whole.op == "neural"
+    return f"the network {whole.data[0]}" if named else "a network"  # type: ignore[union-attr]
 
 
 def by_network(variable: RandomVariable) -> bool:
@@ -209,7 +235,25 @@ def density(
     is not drawn, unless it counts `anyway`."""
     law = proposal or variable.prior
     guard = and_(variable.guard, law.condition)
-    family, arrays = law.family, family_params(low, law, guard is not TRUE)
+    named = law_density(low, law, value, guard is not TRUE)
+    if guard is TRUE or anyway:
+        return named
+    named = marked(low, law, named)
+    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
+
+
+def marked(low: Tables, law: Proposal, density: Named) -> Named:
+    """A density that is NaN where a network gave NaN, for which something else stood in."""
+    for param in _each(law.params):
+        for unknown in _unknown(param, low.value(param)):
+            density = apply(jnp, _unless_nan, density, unknown)
+    return density
+
+
+def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Named:
+    """The log-density of a family at a value, summed over the entries of a tensor; for `guarded`
+    see `family_params`."""
+    family, arrays = law.family, family_params(low, law, guarded)
     logits = law.params if law.neural else by_logit(family, law.params)
     if family == "geometric" and logits:
         raw = low.value(logits[0])  # type: ignore[arg-type]
@@ -225,13 +269,7 @@ def density(
         bare = [a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in lined]
         result = log_density(jnp, family, tuple(bare[:-1]), bare[-1])
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
-    named = Named(result.astype(low.real), dims)
-    if guard is TRUE or anyway:
-        return named
-    for param in law.params:
-        for unknown in _unknown(param, low.value(param)):  # type: ignore[arg-type]
-            named = apply(jnp, _unless_nan, named, unknown)
-    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
+    return Named(result.astype(low.real), dims)
 
 
 def proposal_density(

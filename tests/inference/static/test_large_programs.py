@@ -128,8 +128,8 @@ except Intractable as error:
 
 def test_too_large_for_circuits_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message for variables of several sizes, some of them in an array."""
-    from nesymm.inference.static.circuits import circuit
-    from nesymm.inference.static.circuits.compiler import TooLarge
+    from nesymm.inference.circuits import circuit
+    from nesymm.inference.circuits.compiler import TooLarge
 
     def refuse(*_: object) -> None:
         raise TooLarge("no circuit was found")
@@ -165,7 +165,7 @@ ELSEWHERE = """
 import sys
 sys.modules["pysdd"] = sys.modules["lark"] = None
 import numpy as np
-from nesymm.inference.static.circuits.circuit import Circuit
+from nesymm.inference.circuits.circuit import Circuit
 circuit = Circuit.load(sys.argv[1])
 weights = np.log(np.array([float(p) for p in sys.argv[2:]]))
 _, evidence, *queries = circuit.log_values(weights)

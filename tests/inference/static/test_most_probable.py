@@ -16,8 +16,8 @@ from reference import worlds
 
 import nesymm
 from nesymm.errors import NesymmError
-from nesymm.inference.static.propositional import Drawn
 from nesymm.inference.static.solver import ENUMERATE_WORLDS, Impossible
+from nesymm.inference.static.sources import Drawn
 from nesymm.ir.terms import atom_text
 from nesymm.model import Model
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.circuits.formula import LITERAL
 from nesymm.inference.options import Key, as_key, check_key
-from nesymm.inference.static.formula import LITERAL
-from nesymm.inference.static.propositional import Drawn
+from nesymm.inference.static.sources import Drawn
 from nesymm.inference.static.weights import Given
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Posterior:
 
         key = check_key(key)
         self._refuse_samples()
-        weights = np.asarray(self._solver.problem.worlds.weights(self._given, np))
+        weights = self._solver.problem.worlds.weights(self._given)
         backend = self._solver.worlds(self._rank)
         rows = np.asarray(backend.sample(as_key(key), weights, 0, (n,)))
         return [self._world(row) for row in rows]
@@ -138,7 +138,7 @@ class Posterior:
 
     def _weights(self) -> np.ndarray:
         self._refuse_samples()
-        return np.asarray(self._solver.problem.weights(self._given, np))
+        return self._solver.problem.weights(self._given)
 
     def _refuse_samples(self) -> None:
         if self._solver.problem.sampled:

@@ -9,10 +9,11 @@ from functools import cached_property
 from itertools import combinations, product
 
 from nesymm.errors import Diagnostic, ProgramError, located
+from nesymm.inference.circuits.enumerate import can_hold
+from nesymm.inference.circuits.formula import AND
 from nesymm.inference.static.continuous import eliminate, observed_value, substitute_observed
-from nesymm.inference.static.enumerate import can_hold
-from nesymm.inference.static.formula import AND
-from nesymm.inference.static.propositional import BUDGET, Drawn, Encoding, TooManyCombinations
+from nesymm.inference.static.propositional import Encoding
+from nesymm.inference.static.sources import BUDGET, Drawn, TooManyCombinations
 from nesymm.inference.static.weights import Weights
 from nesymm.ir.algebra import conjuncts, const, eq
 from nesymm.ir.axes import rebuild
@@ -308,7 +309,7 @@ class Problem:
 
     @cached_property
     def weights(self) -> Weights:
-        return Weights(self.encoding.sources, dict(self.step.networks))
+        return Weights(self.encoding.sources, self.step)
 
     @property
     def states(self) -> float:

@@ -17,72 +17,22 @@ that obey the rules and worlds are the same.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from nesymm.errors import NesymmError
-from nesymm.inference.static.enumerate import can_hold
-from nesymm.inference.static.formula import Formula
+from nesymm.inference.circuits.enumerate import can_hold
+from nesymm.inference.circuits.formula import Formula
+from nesymm.inference.static.sources import Drawn, Leaf, Place, Source, Values, Weight
+from nesymm.inference.static.value_tables import ValueTables, check_size, place_key
 from nesymm.ir.algebra import const, eq, is_const, le, lt
-from nesymm.ir.arithmetic import BINARY, UNARY, compute
 from nesymm.ir.axes import rebuild
-from nesymm.ir.expr import TRUE, Axis, Expr, in_order, rewrite
+from nesymm.ir.expr import TRUE, Expr, rewrite
 from nesymm.ir.step import Param, RandomVariable, StepProgram
-from nesymm.ir.terms import atom_text
 from nesymm.ir.types import Bool, Tensor, domain, is_finite
-
-# How many combinations of finite values one comparison or parameter may run through.
-BUDGET = 200_000
 
 # What is evaluated at run time, with its finite arguments fixed to each of their values.
 _RUNTIME = {"input", "given", "slot", "param", "neural", "time", "mass", "sigmoid", "softplus"}
-
-Values = dict[Any, int]  # value -> formula
-Place = Mapping[Axis, Any]
-
-
-class TooManyCombinations(NesymmError):
-    """An expression runs through too many combinations of finite values."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The weights of a formula variable: a finite random variable and its parameters.
-
-    An `optional` one has one more value after its outcomes: not drawn.
-    """
-
-    variable: RandomVariable
-    key: tuple
-    params: tuple[Param, ...]
-    optional: bool = False
-
-    @property
-    def name(self) -> str:
-        """As users write it: with its keys, if it has any."""
-        return atom_text(self.variable.name, self.key) if self.key else self.variable.name
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A truth value known at run time."""
-
-    condition: Expr
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A factor that counts where its literal is true: the density of an observed value."""
-
-    variable: RandomVariable
-    params: tuple[Param, ...]
-    value: Expr
-
-
-Source = Drawn | Leaf | Weight
 
 # Elements that depend on one another are found within one another up to this depth.
 _DEEPEST = 20
@@ -107,6 +57,7 @@ class Encoding:
     ):
         self.variables = {v.name: v for v in step.variables}
         self.formula = Formula()
+        self.tables = ValueTables(self)
         self.sources: list[Source] = []
         self.known = dict(known or {})
         self.worlds = worlds
@@ -115,7 +66,6 @@ class Encoding:
         self._optional: list[tuple[int, Drawn, int]] = []
         self._rules: list[int] = []
         self._truths: dict[Any, int] = {}
-        self._values: dict[Any, Values] = {}
         self._kinds: dict[int, tuple[bool, bool]] = {}
         self._systems: dict[int, list[int]] = {}
         self._leaves: dict[Any, int] = {}
@@ -160,27 +110,21 @@ class Encoding:
         stack: list[tuple[Expr, Place]] = [(root, place)]
         while stack:
             node, here = stack[-1]
-            key = self._key(node, here)
+            key = place_key(node, here)
             if key in self._truths:
                 stack.pop()
                 continue
             needed = self._below(node, here)
-            missing = [(a, p) for a, p in needed if self._key(a, p) not in self._truths]
+            missing = [(a, p) for a, p in needed if place_key(a, p) not in self._truths]
             if missing:
                 stack.extend(missing)
                 continue
             self._keep.append(node)
             self._truths[key] = self._truth(
-                node, here, [self._truths[self._key(a, p)] for a, p in needed]
+                node, here, [self._truths[place_key(a, p)] for a, p in needed]
             )
             stack.pop()
-        return self._truths[self._key(root, place)]
-
-    def _key(self, node: Expr, place: Place) -> tuple:
-        if not node.axes:
-            return (id(node),)
-        axes = in_order(node.axes)
-        return (id(node), *((a.name, place[a]) for a in axes))
+        return self._truths[place_key(root, place)]
 
     def _below(self, node: Expr, place: Place) -> list[tuple[Expr, Place]]:
         """The conditions that a connective joins."""
@@ -226,17 +170,16 @@ class Encoding:
         _, runtime = self.kind(node)
         if not runtime and node.op in ("eq", "lt", "le"):
             left, right = (self.values(a, place) for a in node.args)
-            self._check_size(node, len(left) * len(right))
-            test = {"eq": _same, "lt": _less, "le": _at_most}[node.op]
+            check_size(node, len(left) * len(right))
             hits = [
                 self.formula.and_([f, g])
                 for x, f in left.items()
                 for y, g in right.items()
-                if test(x, y)
+                if _holds(node.op, x, y)
             ]
             return self.formula.or_(hits)
         if not runtime:
-            return self._boolean(self._computed(node, place))
+            return self._boolean(self.tables.computed(node, place))
         parts = []
         for fixed, formula in self._combinations([node], place):
             leaf = self._specialise(node, place, fixed)
@@ -281,145 +224,7 @@ class Encoding:
 
     def values(self, root: Expr, place: Place) -> Values:
         """The values of a finite expression, each with the formula under which it holds."""
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            key = self._key(node, place)
-            if key in self._values:
-                stack.pop()
-                continue
-            numeric = (
-                [
-                    a
-                    for a in node.args
-                    if not isinstance(a.type, Bool) and self._key(a, place) not in self._values
-                ]
-                if node.op != "rv" and not isinstance(node.data, Axis)
-                else []
-            )
-            if numeric:
-                stack.extend(numeric)
-                continue
-            self._keep.append(node)
-            self._values[key] = self._table(node, place)
-            stack.pop()
-        return self._values[self._key(root, place)]
-
-    def _table(self, node: Expr, place: Place) -> Values:
-        if isinstance(node.type, Bool):
-            holds = self.truth(node, place)
-            return {True: holds, False: self.formula.not_(holds)}
-        return self._computed(node, place)
-
-    def _computed(self, node: Expr, place: Place) -> Values:
-        match node.op:
-            case "const":
-                return {node.data: self.formula.true}
-            case "axis":
-                return {place[node.data]: self.formula.true}
-            case "rv":
-                return self.element(node, place)
-            case "input" if is_finite(node.type):
-                # Known at run time only: a leaf for each value, of which the data make one true.
-                return {v: self.truth(eq(node, const(v)), place) for v in domain(node.type)}
-            case "number":
-                holds = self.truth(node.args[0], place)
-                return self._prune({1: holds, 0: self.formula.not_(holds)})
-            case "case":
-                return self._cases(node, place)
-            case "lookup":
-                tables = [self.values(a, place) for a in node.args]
-                entries, default = node.data.entries, node.data.default
-                return self._combine(node, tables, lambda *k: entries.get(k, default))
-            case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
-                return self._reduction(node, place)
-            case op if op in UNARY or op in BINARY:
-                tables = [self.values(a, place) for a in node.args]
-                return self._combine(node, tables, lambda *v: compute(op, *v))
-        raise NesymmError(f"{node!r} has no finite table of values")
-
-    def _prune(self, values: Values) -> Values:
-        return {v: f for v, f in values.items() if f != self.formula.false}
-
-    def _combine(self, node: Expr, tables: list[Values], function: Any) -> Values:
-        size = 1
-        for table in tables:
-            size *= len(table)
-        self._check_size(node, size)
-        found: dict[Any, list[int]] = {}
-        for combo in product(*(t.items() for t in tables)):
-            holds = self.formula.and_([f for _, f in combo])
-            if holds == self.formula.false:
-                continue
-            try:
-                value = function(*(v for v, _ in combo))
-            except (ZeroDivisionError, ValueError, OverflowError):
-                # Such a combination is excluded by the condition that guards it.
-                continue
-            found.setdefault(value, []).append(holds)
-        return {v: self.formula.or_(fs) for v, fs in found.items()}
-
-    def _cases(self, node: Expr, place: Place) -> Values:
-        found: dict[Any, list[int]] = {}
-        free = self.formula.true
-        for i in range(0, len(node.args), 2):
-            condition = self.truth(node.args[i], place)
-            here = self.formula.and_([free, condition])
-            free = self.formula.and_([free, self.formula.not_(condition)])
-            for value, holds in self.values(node.args[i + 1], place).items():
-                found.setdefault(value, []).append(self.formula.and_([here, holds]))
-        for value, holds in self.values(node.args[1], place).items():
-            found.setdefault(value, []).append(self.formula.and_([free, holds]))
-        return self._prune({v: self.formula.or_(fs) for v, fs in found.items()})
-
-    def _reduction(self, node: Expr, place: Place) -> Values:
-        condition, value = node.args
-        rows = []
-        for at in domain(node.data.type):
-            here = {**place, node.data: at}
-            rows.append((self.truth(condition, here), self.values(value, here)))
-        formula = self.formula
-        if node.op == "sum":
-            total: Values = {0: formula.true}
-            for holds, table in rows:
-                term: Values = {v: formula.and_([holds, f]) for v, f in table.items()}
-                absent = formula.not_(holds)
-                term[0] = formula.or_([absent, term[0]]) if 0 in term else absent
-                total = self._combine(node, [total, self._prune(term)], lambda x, y: x + y)
-            return total
-        found: dict[Any, list[int]] = {}
-        if node.op == "pick":
-            free = formula.true
-            for holds, table in rows:
-                first = formula.and_([free, holds])
-                free = formula.and_([free, formula.not_(holds)])
-                for v, f in table.items():
-                    found.setdefault(v, []).append(formula.and_([first, f]))
-            for v, f in rows[0][1].items():
-                found.setdefault(v, []).append(formula.and_([free, f]))
-        else:
-            better = operator.lt if node.op == "min" else operator.gt
-            values = sorted({v for _, table in rows for v in table}, reverse=node.op == "max")
-            for v in values:
-                reached = formula.or_([formula.and_([h, t[v]]) for h, t in rows if v in t])
-                beaten = formula.or_(
-                    [formula.and_([h, f]) for h, t in rows for w, f in t.items() if better(w, v)]
-                )
-                found[v] = [formula.and_([reached, formula.not_(beaten)])]
-        return self._prune({v: formula.or_(fs) for v, fs in found.items()})
-
-    def _check_size(self, node: Expr, size: int) -> None:
-        if size > BUDGET:
-            names = sorted({n for n in self._names(node)})[:8]
-            raise TooManyCombinations(
-                f"a comparison runs through {size:,} combinations of values (the limit is "
-                f"{BUDGET:,}); it involves {', '.join(names)}"
-            )
-
-    def _names(self, node: Expr) -> Iterable[str]:
-        from nesymm.ir.expr import postorder
-
-        return (n.data for n in postorder([node]) if n.op == "rv")
+        return self.tables.values(root, place)
 
     # ------------------------------------------------------------ random variables
 
@@ -429,16 +234,15 @@ class Encoding:
         tables = [self.values(a, place) for a in node.args]
         if all(len(t) == 1 for t in tables):
             return self._element(variable, tuple(next(iter(t)) for t in tables))
-        found: dict[Any, list[int]] = {}
         inside = [set(domain(a.type)) for a in variable.axes]
+        ways = []
         for combo in product(*(t.items() for t in tables)):
             key = tuple(v for v, _ in combo)
-            if any(k not in allowed for k, allowed in zip(key, inside, strict=True)):
-                continue
-            at = self.formula.and_([f for _, f in combo])
-            for value, holds in self._element(variable, key).items():
-                found.setdefault(value, []).append(self.formula.and_([at, holds]))
-        return {v: self.formula.or_(fs) for v, fs in found.items()}
+            if all(k in allowed for k, allowed in zip(key, inside, strict=True)):
+                at = self.formula.and_([f for _, f in combo])
+                for value, holds in self._element(variable, key).items():
+                    ways.append((value, self.formula.and_([at, holds])))
+        return self.tables.merged(ways)
 
     def _element(self, variable: RandomVariable, key: tuple) -> Values:
         """The values of one element; those it depends on come first, however many lie below."""
@@ -567,7 +371,7 @@ class Encoding:
         tables = [self.values(e, place) for e in finite]
         joined: list[tuple[tuple, int]] = [((), self.formula.true)]
         for part, table in zip(finite, tables, strict=True):
-            self._check_size(part, len(joined) * len(table))
+            check_size(part, len(joined) * len(table))
             joined = [
                 ((*values, value), self.formula.and_([here, holds]))
                 for values, here in joined
@@ -617,16 +421,12 @@ class Encoding:
         return rewrite(expr, rule, keep=keep)
 
 
-def _same(x: Any, y: Any) -> bool:
-    return eq(const(x), const(y)).data is True
+# Whether numbers or terms compare is known to the algebra of expressions.
+_TESTS = {"eq": eq, "lt": lt, "le": le}
 
 
-def _less(x: Any, y: Any) -> bool:
-    return lt(const(x), const(y)).data is True
+def _holds(op: str, x: Any, y: Any) -> bool:
+    return _TESTS[op](const(x), const(y)).data is True
 
 
-def _at_most(x: Any, y: Any) -> bool:
-    return le(const(x), const(y)).data is True
-
-
-__all__ = ["Drawn", "Encoding", "Leaf", "Source", "TooManyCombinations", "Weight"]
+__all__ = ["Encoding"]

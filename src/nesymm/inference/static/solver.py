@@ -12,11 +12,11 @@ import numpy as np
 
 from nesymm.errors import NesymmError, located
 from nesymm.inference.static.problem import Problem
-from nesymm.inference.static.propositional import Drawn, Weight
+from nesymm.inference.static.sources import Drawn, Weight
 from nesymm.inference.static.weights import Given, known
 
 if TYPE_CHECKING:
-    from nesymm.inference.static.circuits.circuit import Circuit
+    from nesymm.inference.circuits.circuit import Circuit
 
 # Tables up to this size are enumerated; beyond it a circuit is compiled.
 ENUMERATE_UP_TO = 4096
@@ -107,10 +107,10 @@ def choose(problem: Problem, method: str) -> tuple[str, str]:
 
 def build(problem: Problem, method: str, roots: Sequence[int]) -> Backend:
     if method == "enumerate":
-        from nesymm.inference.static.enumerate import Enumeration
+        from nesymm.inference.circuits.enumerate import Enumeration
 
         return Enumeration(problem.encoding.formula, roots)
-    from nesymm.inference.static.circuits.circuit import TooLarge, compile_formula
+    from nesymm.inference.circuits.circuit import TooLarge, compile_formula
 
     try:
         return compile_formula(problem.encoding.formula, roots)
@@ -225,7 +225,7 @@ class Solver:
 
     def most_probable(self, given: Given) -> tuple[np.ndarray, float]:
         """The most probable assignment of `problem.worlds` and its log-weight."""
-        weights = np.asarray(self.problem.worlds.weights(given))
+        weights = self.problem.worlds.weights(given)
         for rank in range(len(self.problem.worlds.evidences)):
             row, log_weight = self.worlds(rank).most_probable(weights, 0)
             if log_weight > -np.inf:
@@ -241,7 +241,7 @@ class Solver:
         query. It can be saved, and evaluated where there is neither the program nor its
         compiler.
         """
-        from nesymm.inference.static.circuits.circuit import Circuit
+        from nesymm.inference.circuits.circuit import Circuit
 
         if len(self.problem.evidences) > 1:
             raise NesymmError(
@@ -276,7 +276,7 @@ class Solver:
 
     def weights(self, given: Given | None = None) -> np.ndarray:
         """The log-weights of the circuit's literals for given parameters, networks and data."""
-        return np.asarray(self.problem.weights(given or Given()))
+        return self.problem.weights(given or Given())
 
     def differentiable_log_values(self, given: Given) -> Any:
         """Log-values of the roots in JAX, with gradients that are right where weights are
@@ -285,9 +285,8 @@ class Solver:
         import jax.numpy as jnp
 
         self.refuse_parameters(given)
-        # Values from the weights as they are, slopes from weights kept off zero: one pass.
-        real = jnp.result_type(float)  # float64 only if JAX may use it
-        exact, floored = self.problem.weights.with_slopes(given, jnp, real)
+        # Values from the weights as they are, gradients from weights kept off zero: one pass.
+        exact, floored = self.problem.weights.with_gradients(given)
         weights = jnp.stack([jax.lax.stop_gradient(exact), floored])
         found = None
         for rank in reversed(range(len(self.problem.evidences))):

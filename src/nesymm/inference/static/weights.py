@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.densities import (
-    by_logit,
-    constrain,
-    interval_mass,
-    log_density,
-    log_masses,
-    sound,
-)
-from nesymm.inference.lower import Lowering
-from nesymm.inference.named import Named
-from nesymm.inference.networks import call
-from nesymm.inference.static.propositional import Drawn, Leaf, Source, Weight
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.binding import checked
+from nesymm.inference.elimination.choices import Choice
+from nesymm.inference.named import Named, expand, union
+from nesymm.inference.static.sources import Drawn, Leaf, Source, Weight
+from nesymm.inference.weights import law_density, marked, masses
+from nesymm.inference.world import Binding, Moment, Tables, World
 from nesymm.ir.algebra import is_const
-from nesymm.ir.expr import Expr, leaves
-from nesymm.ir.step import Param, RandomVariable
-from nesymm.language.families import FAMILIES
+from nesymm.ir.expr import TRUE, Expr
+from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram
 
 
 @dataclass(frozen=True)
 class Given:
-    """What is known at run time: leaves read their values here.
+    """What is known at run time.
 
     An input is a tensor, the tuple of its columns, or None where it is missing.
     """
@@ -38,68 +33,6 @@ class Given:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     networks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    drawn: Mapping[str, Any] = field(default_factory=dict)
-    # The shapes of what networks must give, where they are declared.
-    outputs: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
-
-    def leaf(self, low: Lowering, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        match expr.op:
-            case "param":
-                value = low.xp.asarray(self._get("parameter", self.parameters, expr.data))
-                if not keys:
-                    return Named(value)
-                raise NesymmError(f"the parameter {expr.data} is indexed by a run-time value")
-            case "neural":
-                network = self._get("network", self.networks, expr.data[0])
-                result = call(low.xp, expr.data[0], network, tuple(k.array for k in keys))
-                return Named(self.network_output(low.xp, expr, result))
-            case "input":
-                name, column = expr.data
-                value = self._get("input", self.inputs, name)
-                if value is None:  # Missing: what reads it is never used.
-                    return low.nothing(expr.type)
-                if isinstance(value, tuple):
-                    return Named(low.xp.asarray(value[column]))
-                if isinstance(column, str) or (np.ndim(value) == 0 and column == 0):
-                    return Named(low.xp.asarray(value))
-                return Named(low.xp.asarray(value)[..., column])
-            case "given":
-                return Named(low.xp.asarray(self.inputs.get(expr.data) is not None))
-            case "rv":
-                return Named(low.xp.asarray(self._get("value of", self.drawn, expr.data)))
-            case "mass":
-                family, ends = expr.data
-                arrays = [k.array for k in keys]
-                first, last = (arrays.pop(0) if end else None for end in ends)
-                params = sound(low.xp, family, tuple(arrays))
-                return Named(interval_mass(low.xp, family, params, first, last))
-        raise TypeError(f"no value for `{expr.op}`")
-
-    def network_output(self, xp: Any, expr: Expr, result: Any, batch: tuple[int, ...] = ()) -> Any:
-        """What a network gave for a `neural` expression: one output, or all of them, behind
-        the dimensions of a batch."""
-        net, output = expr.data
-        if xp.issubdtype(result.dtype, xp.inexact) and known(xp.isnan(result).any()):
-            raise _gave_nan(net)
-        shape, needed = result.shape[len(batch) :], self.outputs.get(net)
-        # JAX would take the last output where there are too few.
-        if needed and shape[-1:] != needed[-1:] and math.prod(shape) != math.prod(needed):
-            wanted = "x".join(map(str, needed))
-            raise NesymmError(
-                f"the network {net} gave outputs of shape {tuple(shape)}, {wanted} are needed"
-            )
-        return result if output is None else result.reshape(*batch, -1)[..., output]
-
-    def _get(self, kind: str, table: Mapping[str, Any], name: str) -> Any:
-        if name not in table:
-            raise NesymmError(
-                f"the {kind} {name} is not given (given: {', '.join(table) or 'none'})"
-            )
-        return table[name]
-
-
-def _gave_nan(net: str) -> NesymmError:
-    return NesymmError(f"the network {net} gave NaN, which is not a number")
 
 
 def known(truth: Any, unless: bool = False) -> bool:
@@ -107,58 +40,104 @@ def known(truth: Any, unless: bool = False) -> bool:
     compiles runs, which cannot raise."""
     if isinstance(truth, np.bool_):
         return bool(truth)
-    import jax
-
     try:
         return bool(truth)
     except jax.errors.ConcretizationTypeError:
         return unless
 
 
+class Leaves(World):
+    """The leaves of the expressions of a program without time.
+
+    All arrays are those of `xp`: NumPy's, or JAX's where there are gradients. Variables
+    without a closed form have a value per sample, drawn by `draw` when they are first read.
+    """
+
+    def __init__(
+        self,
+        step: StepProgram,
+        given: Given,
+        xp: Any = np,
+        draw: Callable[[Tables, RandomVariable], Named] | None = None,
+    ):
+        self.given = given
+        self.xp = xp
+        declared = dict(step.networks)
+        networks = {n: checked(n, f, declared.get(n), xp) for n, f in given.networks.items()}
+        parameters = {n: xp.asarray(value) for n, value in given.parameters.items()}
+        there: dict[str, Any] = {n: () for n, v in given.inputs.items() if v is not None}
+        moment = Moment(0, 0, there, {}, {})
+        super().__init__(step, moment, Binding(parameters, networks), {}, {}, draw=draw)
+
+    def leaf(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        match expr.op:
+            case "input":
+                return self._column(low, expr)
+            case "param" if expr.data not in self.given.parameters:
+                has = ", ".join(self.given.parameters) or "none"
+                raise NesymmError(f"the parameter {expr.data} is not given (given: {has})")
+        found = super().leaf(low, expr, keys)
+        if expr.op == "neural" and known(jnp.isnan(found.array).any()):
+            raise NesymmError(f"the network {expr.data[0]} gave NaN, which is not a number")
+        return found
+
+    def _column(self, low: Tables, expr: Expr) -> Named:
+        name, column = expr.data
+        if name not in self.given.inputs:
+            has = ", ".join(self.given.inputs) or "none"
+            raise NesymmError(f"the input {name} is not given (given: {has})")
+        value = self.given.inputs[name]
+        if value is None:  # Missing: what reads it is never used.
+            return low.nothing(expr.type)
+        if isinstance(value, tuple):
+            return Named(self.xp.asarray(value[column]))
+        array = self.xp.asarray(value)
+        whole = isinstance(column, str) or (array.ndim == 0 and column == 0)
+        return Named(array if whole else array[..., column])
+
+
 class Weights:
     """Log-weights of all literals; constant ones are computed once."""
 
-    def __init__(self, sources: Sequence[Source], outputs: Mapping[str, tuple[int, ...] | None]):
-        self.outputs = outputs
+    def __init__(self, sources: Sequence[Source], step: StepProgram):
+        self.step = step
+        low = Tables(Leaves(step, Given()), np.float64)
         parts: list[np.ndarray] = []
-        self.moving: list[tuple[int, int, Source]] = []
+        self.moving: list[tuple[int, Source]] = []
         start = 0
         for source in sources:
-            size = _size(source)
             if all(is_const(e) for e in _expressions(source)):
-                parts.append(_constant(source))
+                parts.append(_constant(low, source))
             else:
-                parts.append(np.zeros(size))
-                self.moving.append((start, size, source))
-            start += size
+                parts.append(np.zeros(_size(source)))
+                self.moving.append((start, source))
+            start += len(parts[-1])
         self.constant = np.concatenate(parts) if parts else np.zeros(0)
 
-    def __call__(self, given: Given, xp: Any = np, real: Any = np.float64) -> Any:
-        return self._row(Lowering(xp, replace(given, outputs=self.outputs), real))
+    def __call__(self, given: Given) -> np.ndarray:
+        """The weights in NumPy."""
+        return np.asarray(self.row(Tables(Leaves(self.step, given), np.float64)).array)
 
-    def with_slopes(self, given: Given, xp: Any, real: Any = np.float64) -> tuple[Any, Any]:
-        """The weights, and weights to differentiate: those are off zero, so not exact."""
-        low = Lowering(xp, replace(given, outputs=self.outputs), real)
-        return self._row(low), self._row(low, floor=True)
+    def with_gradients(self, given: Given) -> tuple[Any, Any]:
+        """The weights in JAX, and weights to differentiate: those are off zero, so not exact."""
+        real = jax.numpy.result_type(float)  # float64 only if JAX may use it
+        low = Tables(Leaves(self.step, given, jax.numpy), real)
+        return tuple(jax.numpy.asarray(self.row(low, f).array) for f in (False, True))  # type: ignore[return-value]
 
-    def refuse_nan(self, rows: np.ndarray) -> None:
-        """Raise if a network, called inside a function that JAX maps, gave NaN."""
-        for start, size, source in self.moving:
-            for node in leaves(_expressions(source), "neural"):
-                if np.isnan(rows[..., start : start + size]).any():
-                    raise _gave_nan(node.data[0])
-
-    def _row(self, low: Lowering, floor: bool = False) -> Any:
-        if not self.moving:
-            return low.xp.asarray(self.constant)
-        pieces = []
+    def row(self, low: Tables, floor: bool = False) -> Named:
+        """The weights of all literals, behind the samples that they depend on."""
+        pieces: list[Named] = []
         done = 0
-        for start, size, source in self.moving:
-            pieces.append(low.xp.asarray(self.constant[done:start]))
-            pieces.append(_log_weights(low, source, floor))
-            done = start + size
-        pieces.append(low.xp.asarray(self.constant[done:]))
-        return low.xp.concatenate(pieces)
+        for start, source in self.moving:
+            weights = _log_weights(low, source, floor)
+            pieces += [Named(self.constant[done:start].astype(low.real)), weights]
+            done = start + _size(source)
+        pieces.append(Named(self.constant[done:].astype(low.real)))
+        dims = union(p.dims for p in pieces)
+        arrays = [expand(jnp, p, dims) for p in pieces]
+        lead = jnp.broadcast_shapes(*(a.shape[:-1] for a in arrays))
+        wide = [jnp.broadcast_to(a, (*lead, a.shape[-1])) for a in arrays]
+        return Named(jnp.concatenate(wide, axis=-1), dims)
 
 
 def _size(source: Source) -> int:
@@ -182,72 +161,44 @@ def _flat(params: tuple[Param, ...]) -> list[Expr]:
     return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
-def _constant(source: Source) -> np.ndarray:
+def _constant(low: Tables, source: Source) -> np.ndarray:
     """Log-weights without parameters, networks or data."""
     if isinstance(source, Drawn) and source.variable.family == "bernoulli" and not source.optional:
         # Nearly all sources of a program are facts; arrays of one number would be slow.
         (p,) = source.params
         if isinstance(p, Expr) and 0 < p.data < 1:
             return np.array([math.log(1 - p.data), math.log(p.data)])
-    return np.asarray(_log_weights(Lowering(np, Given()), source))
+    return np.asarray(_log_weights(low, source).array)
 
 
-def _log_weights(low: Lowering, source: Source, floor: bool = False) -> Any:
-    xp = low.xp
+def _log_weights(low: Tables, source: Source, floor: bool = False) -> Named:
     match source:
         case Leaf(condition):
-            holds = low.value(condition).array
-            return xp.where(xp.stack([~holds, holds]), 0.0, -xp.inf)
+            holds = low.value(condition)
+            both = jnp.stack([~holds.array, holds.array], axis=-1)
+            return Named(jnp.where(both, 0.0, -jnp.inf), holds.dims)
         case Weight(variable, params, value):
-            log_p = density_of(low, variable, params, low.value(value).array)
-            return xp.stack([xp.zeros_like(log_p), log_p])
+            # Its parameters may make no sense where it is not drawn.
+            law = Proposal(TRUE, variable.family, params, variable.neural)
+            found = marked(low, law, law_density(low, law, low.value(value), guarded=True))
+            both = jnp.stack([jnp.zeros_like(found.array), found.array], axis=-1)
+            return Named(both, found.dims)
         case Drawn(variable, _, params, optional):
-            masses = _finite(low, variable, params, floor)
-            return xp.concatenate([masses, xp.zeros(1)]) if optional else masses
+            table = log_masses_of(low, variable, params, floor)
+            if not optional:
+                return table
+            nothing = jnp.zeros((*table.array.shape[:-1], 1))
+            return Named(jnp.concatenate([table.array, nothing], axis=-1), table.dims)
     raise TypeError(source)
 
 
-def _finite(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], floor: bool) -> Any:
-    if variable.family == "categorical":
-        params = params[:1]
-    logits = by_logit(variable.family, params)
-    params = logits or params
-    arrays: tuple[Any, ...] = tuple(
-        tuple(low.value(e).array for e in p) if isinstance(p, tuple) else low.value(p).array
-        for p in params
-    )
-    if variable.family == "bernoulli" and variable.neural:
-        arrays = (arrays[0].reshape(()),)
-    network = f"the network {params[0].data[0]}" if variable.neural else ""  # type: ignore[union-attr]
-    family, outcomes = variable.family, variable.outcomes
-    neural = variable.neural or logits is not None
-    return log_masses(low.xp, family, arrays, outcomes, neural, floor, network)
+def log_masses_of(
+    low: Tables, variable: RandomVariable, params: tuple[Param, ...], floor: bool = False
+) -> Named:
+    """Log-probabilities of the outcomes of a finite variable, behind the named dimensions."""
+    dim = Choice("rv", variable.name, (), len(variable.outcomes))
+    table = masses(low, variable, dim, TRUE, params, floor)
+    return Named(table.array, table.dims[:-1])
 
 
-def density_of(low: Lowering, variable: RandomVariable, params: tuple[Param, ...], x: Any) -> Any:
-    """The log-density of an infinite variable at a value (summed over a tensor)."""
-    family, arrays = variable.family, scalar_parameters(low, variable, params)
-    logits = params if variable.neural else by_logit(family, params)
-    if family == "geometric" and logits:
-        family, arrays = "geometric by logit", (low.value(logits[0]).array.reshape(()),)  # type: ignore[arg-type]
-    result = log_density(low.xp, family, arrays, x)
-    return low.xp.sum(result)
-
-
-def scalar_parameters(
-    low: Lowering, variable: RandomVariable, params: tuple[Param, ...]
-) -> tuple[Any, ...]:
-    """The parameters of an infinite family, networks mapped to their constraints."""
-    family = FAMILIES[variable.family]
-    if not variable.neural:
-        known = tuple(low.value(p).array for p in params if isinstance(p, Expr))
-        return sound(low.xp, variable.family, known)
-    whole = low.value(params[0]).array  # type: ignore[arg-type]
-    columns = low.xp.split(whole, len(family.params), axis=-1)
-    return tuple(
-        constrain(low.xp, c, column[..., 0] if column.shape[-1:] == (1,) else column)
-        for c, column in zip(family.constraints, columns, strict=True)
-    )
-
-
-__all__ = ["Given", "Weights", "density_of", "scalar_parameters"]
+__all__ = ["Given", "Leaves", "Weights", "known", "log_masses_of"]

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 import nesymm
 from nesymm.errors import NesymmError
-from nesymm.inference.static.circuits.circuit import Circuit, TooLarge, compile_formula, safe_log
-from nesymm.inference.static.formula import AND, ATOM, LITERAL, NOT, OR, TRUE, Formula
+from nesymm.inference.circuits.circuit import Circuit, TooLarge, compile_formula
+from nesymm.inference.circuits.formula import AND, ATOM, LITERAL, NOT, OR, TRUE, Formula
+from nesymm.inference.densities import safe_log
 
 Choose = Callable[[int], int]
 
@@ -271,7 +272,7 @@ def test_large_batches_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -
     circuit = compile_formula(case.formula, case.roots)
     w = logs(np.stack([random_weights(case, s) for s in range(150)]))
     whole = circuit.log_values(w), circuit.marginals(w, 0), *circuit.most_probable(w, 0)
-    monkeypatch.setattr("nesymm.inference.static.circuits.interpreted._BLOCK", 1)
+    monkeypatch.setattr("nesymm.inference.circuits.interpreted._BLOCK", 1)
     blocks = circuit.log_values(w), circuit.marginals(w, 0), *circuit.most_probable(w, 0)
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -288,7 +289,7 @@ def test_batches_in_jax_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) 
 
     with jax.enable_x64(True):
         # No block is wider than this; nothing else has been compiled for such a batch.
-        monkeypatch.setattr("nesymm.inference.static.circuits.compiled._CACHE", 1)
+        monkeypatch.setattr("nesymm.inference.circuits.compiled._CACHE", 1)
         found, slopes = circuit.log_values(jnp.asarray(w)), jax.grad(loss)(jnp.asarray(w))
         np.testing.assert_allclose(found, circuit.log_values(w), rtol=1e-12)
         np.testing.assert_allclose(slopes[:8], jax.grad(loss)(jnp.asarray(w[:8])), atol=1e-12)
@@ -320,7 +321,7 @@ def test_tiny_values_do_not_underflow(xp: Any, dtype: str) -> None:
 
 def test_impossible_values_are_quick_where_nothing_underflows() -> None:
     """A zero among moderate weights is a zero; the logarithms are not needed for it."""
-    from nesymm.inference.static.circuits import numpy_passes, queries
+    from nesymm.inference.circuits import numpy_passes, queries
 
     f = Formula([2, 2])
     circuit = compile_formula(f, [f.and_([f.literal(0, 1), f.literal(1, 1)])])
@@ -355,7 +356,7 @@ def test_gradients_at_zero_and_one(seed: int) -> None:
             return circuit.log_values(w)[0]
 
         def value_of_linear(weights: jax.Array) -> jax.Array:
-            return circuit.log_values(safe_log(weights))[0]
+            return circuit.log_values(safe_log(jnp, weights, floor=True))[0]
 
         gradient, linear = jax.jit(jax.grad(value)), jax.jit(jax.grad(value_of_linear))
         for s in range(4):
@@ -537,9 +538,9 @@ def test_chains_are_small_and_right(all_roots: bool) -> None:
 def test_tall_circuits_are_scanned() -> None:
     """Right-linear vtrees of hundreds of levels: the library's stack is deep enough, and
     the layers become one loop."""
-    from nesymm.inference.static.circuits import compiler as sdd
-    from nesymm.inference.static.circuits.diagrams import Budget, Plan
-    from nesymm.inference.static.circuits.vtrees import Builder, right_linear
+    from nesymm.inference.circuits import compiler as sdd
+    from nesymm.inference.circuits.diagrams import Budget, Plan
+    from nesymm.inference.circuits.vtrees import Builder, right_linear
 
     case = switches(300)
     plan = Plan.of(case.formula, case.roots)
@@ -597,8 +598,8 @@ def test_hard_formulas_are_refused() -> None:
 def test_operations_on_large_diagrams_are_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     case = reachability(9, 14, seed=2)
     plain = compile_formula(case.formula, case.roots)
-    monkeypatch.setattr("nesymm.inference.static.circuits.diagrams._LARGE", 0)
-    monkeypatch.setattr("nesymm.inference.static.circuits.diagrams.Formula.__len__", lambda _: 0)
+    monkeypatch.setattr("nesymm.inference.circuits.diagrams._LARGE", 0)
+    monkeypatch.setattr("nesymm.inference.circuits.diagrams.Formula.__len__", lambda _: 0)
     assert compile_formula(case.formula, case.roots) == plain
 
 
@@ -615,7 +616,7 @@ def test_circuits_load_and_run_without_pysdd(tmp_path: Path) -> None:
         import sys
         sys.modules["pysdd"] = None
         import numpy as np
-        from nesymm.inference.static.circuits.circuit import Circuit
+        from nesymm.inference.circuits.circuit import Circuit
         circuit = Circuit.load("circuit.npz")
         w = np.load("weights.npy")
         np.savez("found.npz", values=circuit.log_values(w), marginals=circuit.marginals(w, 0))

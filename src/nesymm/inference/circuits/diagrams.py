@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nesymm.inference.static.circuits.fixpoints import System
-from nesymm.inference.static.circuits.vtrees import Vtree, value_codes
-from nesymm.inference.static.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
+from nesymm.inference.circuits.fixpoints import System
+from nesymm.inference.circuits.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
+from nesymm.inference.circuits.vtrees import Vtree, value_codes
 
 # An `SddNode` of pysdd, which has no types. Python's references keep nodes alive.
 Node = Any

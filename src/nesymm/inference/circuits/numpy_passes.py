@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nesymm.inference.static.circuits.graph import FIRST_LITERAL
-from nesymm.inference.static.circuits.layers import Tables
-from nesymm.inference.static.circuits.steps import (
+from nesymm.inference.circuits.graph import FIRST_LITERAL
+from nesymm.inference.circuits.layers import Tables
+from nesymm.inference.circuits.steps import (
     Division,
     Rule,
     constants,

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nesymm.inference.static.circuits.graph import FIRST_LITERAL
-from nesymm.inference.static.circuits.layers import Section, Tables
-from nesymm.inference.static.circuits.steps import (
+from nesymm.inference.circuits.graph import FIRST_LITERAL
+from nesymm.inference.circuits.layers import Section, Tables
+from nesymm.inference.circuits.steps import (
     Division,
     Rule,
     constants,

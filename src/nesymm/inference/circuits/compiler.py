@@ -15,12 +15,12 @@ from functools import partial
 from typing import TypeVar
 
 from nesymm.errors import NesymmError
-from nesymm.inference.static.circuits.diagrams import Budget, Diagrams, OutOfBudget, Plan
-from nesymm.inference.static.circuits.export import export
-from nesymm.inference.static.circuits.graph import Graph
-from nesymm.inference.static.circuits.minfill import min_fill_tree
-from nesymm.inference.static.circuits.vtrees import Builder, Shape, Vtree, balanced, right_linear
-from nesymm.inference.static.formula import Formula
+from nesymm.inference.circuits.diagrams import Budget, Diagrams, OutOfBudget, Plan
+from nesymm.inference.circuits.export import export
+from nesymm.inference.circuits.formula import Formula
+from nesymm.inference.circuits.graph import Graph
+from nesymm.inference.circuits.minfill import min_fill_tree
+from nesymm.inference.circuits.vtrees import Builder, Shape, Vtree, balanced, right_linear
 
 MAX_NODES = 200_000
 MAX_SECONDS = 120.0

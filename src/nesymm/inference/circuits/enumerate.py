@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nesymm.inference.circuits.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
 from nesymm.inference.densities import log_sum_exp
-from nesymm.inference.static.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
 
 
 class Enumeration:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nesymm.inference.static.circuits import numpy_passes, queries
-from nesymm.inference.static.circuits.graph import FIRST_LITERAL
-from nesymm.inference.static.circuits.layers import Tables
+from nesymm.inference.circuits import numpy_passes, queries
+from nesymm.inference.circuits.graph import FIRST_LITERAL
+from nesymm.inference.circuits.layers import Tables
 
 # The numbers in a block: one for every place and row of the batch.
 _BLOCK = 2_000_000

@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
-from nesymm.inference.static.circuits.vtrees import Builder
-from nesymm.inference.static.formula import LITERAL, Formula
+from nesymm.inference.circuits.formula import LITERAL, Formula
+from nesymm.inference.circuits.vtrees import Builder
 
 # Past this many neighbours, separators are no guide any more and counting is slow.
 _WIDE = 48

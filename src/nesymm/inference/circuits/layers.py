@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nesymm.inference.static.circuits.graph import FALSE_NODE, FAN_IN, Graph
+from nesymm.inference.circuits.graph import FALSE_NODE, FAN_IN, Graph
 
 _LANES = (2, FAN_IN)
 

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from nesymm.inference.static.circuits import jax_passes, queries
-from nesymm.inference.static.circuits.graph import FIRST_LITERAL
-from nesymm.inference.static.circuits.layers import Tables
+from nesymm.inference.circuits import jax_passes, queries
+from nesymm.inference.circuits.graph import FIRST_LITERAL
+from nesymm.inference.circuits.layers import Tables
 
 # Bytes of values that are computed together, and how few rows of a batch that may be.
 _CACHE = 4 * 2**20

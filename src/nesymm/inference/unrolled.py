@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.circuits.circuit import compile_formula
 from nesymm.inference.data import Sequences, wanted
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.questions import Question
 from nesymm.inference.state import Outcome
-from nesymm.inference.static.circuits.circuit import compile_formula
 from nesymm.inference.static.problem import Problem
 from nesymm.inference.static.weights import Given
 from nesymm.inference.step import place_of
@@ -119,7 +119,7 @@ def _solve(unrolled: _Unrolled, out: Outcome, sequence: int, deadline: float) ->
     roots = [*upto, *both, *made, *(q.formula for q in problem.queries[len(asked) :])]
     left = max(0.0, deadline - time.monotonic())
     circuit = compile_formula(formula, roots[::-1], max_seconds=left)
-    values = np.asarray(circuit.log_values(np.asarray(problem.weights(Given())), np))[::-1]
+    values = np.asarray(circuit.log_values(problem.weights(Given()), np))[::-1]
     evidence, joint = values[: len(upto)], values[len(upto) : len(upto) + len(both)]
     possible = np.isfinite(evidence)
     before = np.concatenate([[0.0], evidence[:-1]])

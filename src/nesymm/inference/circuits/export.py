@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from nesymm.inference.static.circuits.graph import (
+from nesymm.inference.circuits.graph import (
     FALSE_NODE,
     FAN_IN,
     FIRST_LITERAL,
     TRUE_NODE,
     Graph,
 )
-from nesymm.inference.static.circuits.vtrees import Vtree, bit_count, split, value_codes
+from nesymm.inference.circuits.vtrees import Vtree, bit_count, split, value_codes
 
 Node = Any
 Elements = list[tuple[int, int]]

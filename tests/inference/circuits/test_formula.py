@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nesymm.inference.static.circuits.circuit import compile_formula
-from nesymm.inference.static.formula import Formula
+from nesymm.inference.circuits.circuit import compile_formula
+from nesymm.inference.circuits.formula import Formula
 
 
 def test_equal_formulas_are_one_node() -> None:

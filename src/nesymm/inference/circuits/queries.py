@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nesymm.inference.static.circuits.graph import FALSE_NODE
-from nesymm.inference.static.circuits.layers import Tables
-from nesymm.inference.static.circuits.steps import Array, Rule, finite, log
+from nesymm.inference.circuits.graph import FALSE_NODE
+from nesymm.inference.circuits.layers import Tables
+from nesymm.inference.circuits.steps import Array, Rule, finite, log
 
 
 def evaluate(

@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.npz import read_npz
-from nesymm.inference.static.circuits.compiler import (
+from nesymm.inference.circuits.compiler import (
     MAX_NODES,
     MAX_SECONDS,
     TooLarge,
     compile_graph,
 )
-from nesymm.inference.static.circuits.graph import Graph
-from nesymm.inference.static.circuits.layers import Schedule, schedule
-from nesymm.inference.static.formula import Formula
+from nesymm.inference.circuits.formula import Formula
+from nesymm.inference.circuits.graph import Graph
+from nesymm.inference.circuits.layers import Schedule, schedule
+from nesymm.inference.npz import read_npz
 
 if TYPE_CHECKING:
     import jax
 
-__all__ = ["Circuit", "TooLarge", "compile_formula", "safe_log"]
+__all__ = ["Circuit", "TooLarge", "compile_formula"]
 
 Array = Any
 
@@ -163,7 +163,7 @@ class Circuit:
         import jax
         import jax.numpy as jnp
 
-        from nesymm.inference.static.circuits import compiled
+        from nesymm.inference.circuits import compiled
 
         _, weights, batch = self._columns(log_weights, jnp)
         plan = self.schedule
@@ -202,23 +202,6 @@ class Circuit:
         return root
 
 
-def safe_log(weights: Array, xp: Any = None) -> Array:
-    """The log of weights that may be 0, for gradients with respect to the weights.
-
-    A weight of 0 counts as a very small one, but its gradient is kept. A circuit's log
-    value then has the right derivative there, unless it is impossible without the weight.
-    """
-    if xp is None:
-        xp = _namespace(weights)
-    weights = xp.asarray(weights)
-    floor = 1e-30 if weights.dtype.itemsize <= 4 else 1e-150
-    if xp is np:
-        return np.log(np.maximum(weights, floor))
-    import jax
-
-    return xp.log(weights + jax.lax.stop_gradient(xp.maximum(weights, floor) - weights))
-
-
 def _namespace(array: Array) -> Any:
     """`jax.numpy` for JAX's arrays, NumPy for all else. JAX is not imported for it."""
     jax = sys.modules.get("jax")
@@ -227,10 +210,10 @@ def _namespace(array: Array) -> Any:
 
 def _library(xp: Any) -> Any:
     if xp is np:
-        from nesymm.inference.static.circuits import interpreted
+        from nesymm.inference.circuits import interpreted
 
         return interpreted
-    from nesymm.inference.static.circuits import compiled
+    from nesymm.inference.circuits import compiled
 
     return compiled
 

@@ -1,0 +1,1 @@
+"""Formulas over finite variables, and their weighted counts: by circuits, or by enumeration."""

@@ -1,1 +1,0 @@
-"""The parts that a circuit is compiled and evaluated with."""
