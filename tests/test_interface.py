@@ -101,13 +101,14 @@ def test_a_file_needs_no_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "network"),
+    ("declared", "make"),
     [
-        ("[1, 4, 6]", nesymm.ConvDecoder(2, (1, 4, 6), (3, 5), key=1)),
-        ("3", nesymm.ConvEncoder((1, 4, 6), 3, (3, 5), key=1)),
+        ("[1, 4, 6]", lambda: nesymm.ConvDecoder(2, (1, 4, 6), (3, 5), key=1)),
+        ("3", lambda: nesymm.ConvEncoder((1, 4, 6), 3, (3, 5), key=1)),
     ],
 )
-def test_convolutions_are_built_again(tmp_path: Path, declared: str, network: Any) -> None:
+def test_convolutions_are_built_again(tmp_path: Path, declared: str, make: Any) -> None:
+    network = make()
     model = nesymm.compile(f":- network(f, {declared}). 0.5::a.", networks={"f": network})
     nesymm.save(model, tmp_path / "model.safetensors")
     loaded = nesymm.load(tmp_path / "model.safetensors").networks["f"]
