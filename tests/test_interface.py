@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nesymm
+from nesymm.cli.main import app
 
 
 def test_everything_public_is_found() -> None:
@@ -61,3 +68,95 @@ def test_other_values_of_parameters() -> None:
         nesymm.NesymmError, match=r"the program has no parameter c \(it has: a, b\)"
     ):
         model.with_parameters(c=0.5)
+
+
+# ---------------------------------------------------------------- files
+
+CORRIDOR = """
+    :- const(n, 4).
+    :- network(lamp, 2).
+    at(1)@0.
+    t(0.1)::slips@t.
+    at(X)@t :- at(X)@(t-1), slips@t.
+    at(Y)@t :- at(X)@(t-1), not slips@t, Y is min(n, X + 1).
+    light(L)@t ~ normal(lamp(X)) :- at(X)@t.
+    observe(light@t).
+    query(at(X)@t).
+"""
+
+
+def test_a_file_needs_no_model(tmp_path: Path) -> None:
+    model = nesymm.compile(
+        CORRIDOR, constants={"n": 3}, networks={"lamp": nesymm.MLP(1, 2, 5, 1, key=7, scale=0.5)}
+    ).with_parameters(slips=0.25)
+    nesymm.save(model, tmp_path / "corridor.safetensors")
+    loaded = nesymm.load(tmp_path / "corridor.safetensors")
+    assert (loaded.text, loaded.constants) == (model.text, {"n": 3})
+    assert loaded.parameters == {"slips": 0.25}
+    x = np.ones(1, "float32")
+    np.testing.assert_array_equal(loaded.networks["lamp"](x), model.networks["lamp"](x))
+    assert loaded.networks["lamp"].scale == 0.5
+    with pytest.raises(nesymm.CheckpointError, match=r"there is no checkpoint .*none"):
+        nesymm.load(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("declared", "make"),
+    [
+        ("[1, 4, 6]", lambda: nesymm.ConvDecoder(2, (1, 4, 6), (3, 5), key=1)),
+        ("3", lambda: nesymm.ConvEncoder((1, 4, 6), 3, (3, 5), key=1)),
+    ],
+)
+def test_convolutions_are_built_again(tmp_path: Path, declared: str, make: Any) -> None:
+    network = make()
+    model = nesymm.compile(f":- network(f, {declared}). 0.5::a.", networks={"f": network})
+    nesymm.save(model, tmp_path / "model.safetensors")
+    loaded = nesymm.load(tmp_path / "model.safetensors").networks["f"]
+    assert jax.tree.structure(loaded) == jax.tree.structure(network)
+    for one, other in zip(jax.tree.leaves(loaded), jax.tree.leaves(network), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_networks_of_ones_own_are_given_to_load(tmp_path: Path) -> None:
+    def apply(params: Any, x: Any) -> Any:
+        return jnp.stack([params["w"] * x, params["b"]])
+
+    made = nesymm.Function(apply, {"w": 0.0, "b": 0.0})
+    learnt = nesymm.Function(apply, {"w": 2.0, "b": 1.0})
+    path = tmp_path / "model.safetensors"
+    nesymm.save(nesymm.compile(CORRIDOR, networks={"lamp": learnt}), path)
+    with pytest.raises(nesymm.NesymmError, match=r"network lamp.*\n.*networks=\{\"lamp\": …\}\)`"):
+        nesymm.load(path)
+    loaded = nesymm.load(path, {"lamp": made}).networks["lamp"]
+    np.testing.assert_array_equal(loaded(3.0), [6.0, 1.0])
+
+
+def test_a_checkpoint_of_a_run_is_a_model(tmp_path: Path) -> None:
+    model = nesymm.compile("t(0.5)::on@t. observe(on@t).")
+    data = {"on": np.array([[1.0, 1, 0, 1]])}
+    fitted = model.fit(data, epochs=2, batch_size=1, progress=False, checkpoints=tmp_path)
+    loaded = nesymm.load(tmp_path / "epoch-000002.safetensors")
+    assert loaded.parameters["on"] == pytest.approx(fitted.model.parameters["on"])
+
+
+@pytest.mark.parametrize("command", ["check", "show", "query", "filter", "evaluate", "generate"])
+def test_every_command_takes_a_model_file(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "rain.safetensors"
+    text = "t(0.5)::rain@t. 0.9::wet@t :- rain@t. query(rain@t)."
+    text += "" if command == "query" else " observe(wet@t)."
+    nesymm.save(nesymm.compile(text).with_parameters(rain=0.25), path)
+    np.savez(tmp_path / "days.npz", wet=np.array([[1.0, np.nan]]))
+    (tmp_path / "more.nsl").write_text("query(rain@T).", encoding="utf-8")
+    options = {"query": ["--steps", "2"], "generate": ["--steps", "2"]}
+    given = options.get(command, [])
+    if command in ("filter", "evaluate"):
+        given = ["--data", str(tmp_path / "days.npz")]
+    more = ["--extend"] if command in ("evaluate", "generate") else []
+    args = [command, str(path), *more, str(tmp_path / "more.nsl"), *given]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+    if command == "filter":
+        assert re.search(r"\b1 +0\.25\b", result.stdout)
+    late = CliRunner().invoke(app, ["check", str(tmp_path / "more.nsl"), str(path)])
+    assert late.exit_code == 2
+    assert "is a model file, which comes first" in late.stderr

@@ -22,13 +22,14 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner, Result
 
 import nesymm
+from nesymm import files
 from nesymm.cli import model_files
 from nesymm.cli.config import optimizers, read_config
 from nesymm.cli.main import app
 from nesymm.cli.scores import score
 from nesymm.cli.toml_tables import ConfigError
 from nesymm.inference.methods import ExactForward
-from nesymm.training import Fitted, LogEvidence, QueryLoss, TrainingError
+from nesymm.training import Fitted, LogEvidence, QueryLoss, TrainingError, checkpoints
 from nesymm.training.networks import MLP
 
 ROOT = Path(__file__).parent.parent
@@ -172,7 +173,7 @@ def test_the_configuration_is_what_fit_is_told(folder: Path, tmp_path: Path, spy
     assert run("train", copy(folder, tmp_path), "--seed", "5").exit_code == 0
     told = spy.options
     assert told["objective"] == (QueryLoss("on@T", "last"), LogEvidence(weight=0.1))
-    assert (told["epochs"], told["batch_size"], told["seed"]) == (12, 20, 5)
+    assert (told["epochs"], told["batch_size"], told["key"]) == (12, 20, 5)
     assert (told["method"], told["resume"]) == (ExactForward(), False)
     assert told["checkpoints"] == tmp_path / "config-out" / "checkpoints"
     for given, seed in ((spy.data, 0), (told["validation"], 1)):
@@ -359,7 +360,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     model = nesymm.compile(":- network(n, 1). x(1)@0. a@t ~ bernoulli(n(1)). query(a@t).")
     specification = {"n": {"kind": "surprise:make"}}
-    model_files.save(model, specification, tmp_path / "model.safetensors")
+    files.write(model, specification, tmp_path / "model.safetensors")
     return tmp_path / "model.safetensors"
 
 
@@ -397,7 +398,8 @@ def test_a_model_file_may_use_a_module_that_the_user_names(foreign: Path, place:
 )
 def test_damaged_model_files(tmp_path: Path, specifications: Any, message: str) -> None:
     model = nesymm.compile(":- network(n, 1). x(1)@0. a@t ~ bernoulli(n(1)). query(a@t).")
-    model_files.save(model, specifications, tmp_path / "model.safetensors")
+    about = {**checkpoints.describe(model), "networks": specifications}
+    checkpoints.write(tmp_path / "model.safetensors", {}, about)
     result = run("generate", tmp_path / "model.safetensors", "--steps", "3")
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
@@ -413,8 +415,8 @@ def test_a_model_file_keeps_parameters_of_several_entities(tmp_path: Path) -> No
     model = nesymm.compile(
         "e(E) :- between(1, 3, E). t(_, E)::b(E)@t :- e(E). x@t :- b(E)@t. query(x@T)."
     )
-    model.parameters["b"] = np.asarray([0.1, 0.2, 0.3])
-    model_files.save(model, {}, tmp_path / "model.safetensors")
+    model = model.with_parameters(b=np.asarray([0.1, 0.2, 0.3]))
+    files.write(model, {}, tmp_path / "model.safetensors")
     loaded = model_files.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(loaded.parameters["b"], [0.1, 0.2, 0.3])
 
@@ -637,11 +639,15 @@ def test_files_that_are_not_models(rain: tuple[str, str], tmp_path: Path) -> Non
         assert result.stderr.startswith("error: ")
 
 
-def test_a_checkpoint_is_not_a_model(trained: tuple[Path, Result], rain: tuple[str, str]) -> None:
-    path = trained[0] / "checkpoints" / "epoch-000012.safetensors"
-    result = run("evaluate", path, "--data", rain[1])
-    assert result.exit_code == 2
-    assert "give the model file that `nesymm train` writes" in result.stderr
+def test_a_checkpoint_is_a_model(trained: tuple[Path, Result], tmp_path: Path) -> None:
+    np.savez(tmp_path / "test.npz", **simulate(40, 5, 2))
+    folder = trained[0]
+    both = [
+        run("evaluate", path, "--data", tmp_path / "test.npz", "--json").stdout
+        for path in (folder / "checkpoints" / "best.safetensors", folder / "model.safetensors")
+    ]
+    ours, theirs = ([s["log_evidence"] for s in json.loads(b)["sequences"]] for b in both)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 # ---------------------------------------------------------------- scores

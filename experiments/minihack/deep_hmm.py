@@ -23,7 +23,7 @@ import optax
 import nesymm
 from experiments.minihack.data import Dataset
 from experiments.minihack.methods import Setting
-from nesymm import LogEvidence, QueryLoss, RaoBlackwellised, fit, load_model, save_model
+from nesymm import LogEvidence, QueryLoss, RaoBlackwellised, fit
 
 PROGRAM = Path(__file__).with_suffix(".nsl")
 ACTIONS = 4
@@ -145,7 +145,7 @@ class TrainedDeepHMM:
         return np.concatenate(chunks)
 
     def save(self, path: str | Path) -> None:
-        save_model(self.model, path)
+        nesymm.save(self.model, path)
 
 
 @dataclass(frozen=True)
@@ -181,4 +181,4 @@ class DeepHMM:
 
     def load(self, path: str | Path) -> TrainedDeepHMM:
         """What `TrainedDeepHMM.save` wrote."""
-        return TrainedDeepHMM(load_model(compile_model(self.grid, 1, 0), path))
+        return TrainedDeepHMM(nesymm.load(path, into=compile_model(self.grid, 1, 0)))

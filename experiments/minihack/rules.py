@@ -27,8 +27,6 @@ from nesymm import (
     QueryLoss,
     RaoBlackwellised,
     fit,
-    load_model,
-    save_model,
 )
 from nesymm import Method as Inference
 
@@ -148,7 +146,7 @@ class TrainedRules:
         return max(1, min(self.batch, len(data), MOST_BYTES // table))
 
     def save(self, path: str | Path) -> None:
-        save_model(self.model, path)
+        nesymm.save(self.model, path)
 
 
 @dataclass(frozen=True)
@@ -195,7 +193,7 @@ class Rules:
     def load(self, path: str | Path = WEIGHTS) -> TrainedRules:
         """What was fitted before."""
         # Unchecked: another comment in the program would make it another program.
-        return self.trained(load_model(compile_model(), path, check=False))
+        return self.trained(nesymm.load(path, into=compile_model(), check=False))
 
     def trained(self, model: nesymm.Model) -> TrainedRules:
         """How a fitted model is asked."""

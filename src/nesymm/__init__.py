@@ -1,7 +1,7 @@
 """Relational neurosymbolic Markov models: rules and networks over time.
 
 `compile` makes a `Model` of a program. A model filters, smooths, draws trajectories, generates,
-learns (`fit`) and explains; `save_model` and `load_model` keep its numbers in a file.
+learns (`fit`) and explains; `save` and `load` keep it in a file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from nesymm.xla import avoid_crashing_fusions
 
 if TYPE_CHECKING:
     from nesymm.errors import NesymmError, NesymmWarning, ProgramError
+    from nesymm.files import load, save
     from nesymm.inference.columns import DataError
     from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
     from nesymm.inference.results import Filtered, FilterError, Smoothed
     from nesymm.inference.static.posterior import Posterior
     from nesymm.inference.static.solver import Impossible, Intractable
     from nesymm.model import Model, compile
-    from nesymm.training.checkpoints import CheckpointError, load_model, save_model
+    from nesymm.training.checkpoints import CheckpointError
     from nesymm.training.fit import Fitted, TrainingError, fit
     from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
     from nesymm.training.objectives import ELBO, Accuracy, LogEvidence, QueryLoss
@@ -31,13 +32,14 @@ __version__ = "0.1.0"
 # Loaded when first used, so that `import nesymm` is quick and imports neither JAX nor Lark.
 _HOMES = {
     "nesymm.errors": ("NesymmError", "NesymmWarning", "ProgramError"),
+    "nesymm.files": ("load", "save"),
     "nesymm.inference.columns": ("DataError",),
     "nesymm.inference.methods": ("Auto", "Bootstrap", "ExactForward", "Method", "RaoBlackwellised"),
     "nesymm.inference.results": ("FilterError", "Filtered", "Smoothed"),
     "nesymm.inference.static.posterior": ("Posterior",),
     "nesymm.inference.static.solver": ("Impossible", "Intractable"),
     "nesymm.model": ("Model", "compile"),
-    "nesymm.training.checkpoints": ("CheckpointError", "load_model", "save_model"),
+    "nesymm.training.checkpoints": ("CheckpointError",),
     "nesymm.training.fit": ("Fitted", "TrainingError", "fit"),
     "nesymm.training.networks": ("MLP", "ConvDecoder", "ConvEncoder", "Function"),
     "nesymm.training.objectives": ("ELBO", "Accuracy", "LogEvidence", "QueryLoss"),
@@ -51,7 +53,7 @@ __all__ = [  # noqa: RUF022 (by what one meets first)
     "Posterior", "Filtered", "Smoothed",
     "fit", "fit_many", "Fitted", "LogEvidence", "QueryLoss", "ELBO", "Accuracy",
     "MLP", "ConvEncoder", "ConvDecoder", "Function",
-    "save_model", "load_model",
+    "save", "load",
     "NesymmError", "ProgramError", "DataError", "FilterError", "Impossible", "Intractable",
     "TrainingError", "CheckpointError", "NesymmWarning",
 ]  # fmt: skip

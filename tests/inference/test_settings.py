@@ -18,7 +18,7 @@ from nesymm.inference.methods import (
     RaoBlackwellised,
     parse_method,
 )
-from nesymm.training import fit_many, load_model, save_model
+from nesymm.training import fit_many
 
 RAIN = nesymm.compile("""
     t(0.3)::rain@0. 0.7::rain@t :- rain@(t-1).
@@ -82,14 +82,16 @@ def test_lengths_are_numbers_of_steps_that_are_there(monkeypatch: pytest.MonkeyP
     assert np.isfinite(whole.log_evidence).all()
 
 
-def test_models_and_paths_have_their_order(tmp_path: Any) -> None:
+def test_files_and_models_have_their_order(tmp_path: Any) -> None:
     path = tmp_path / "none" / "model.safetensors"
     with pytest.raises(NesymmError, match=f"cannot write `{path}`: No such file or directory"):
-        save_model(RAIN, path)
-    with pytest.raises(NesymmError, match=r"model: expected a model, received PosixPath\n.*load_"):
-        load_model(path, RAIN)  # type: ignore[arg-type]
-    with pytest.raises(NesymmError, match=r"path: expected a path, received int\n.*save_model\("):
-        save_model(RAIN, 3)  # type: ignore[arg-type]
+        nesymm.save(RAIN, path)
+    with pytest.raises(
+        NesymmError, match=r"path: expected a path, received Model\n.*load\(path\)`"
+    ):
+        nesymm.load(RAIN, path)  # type: ignore[arg-type]
+    with pytest.raises(NesymmError, match=r"path: expected a path, received int\n.*save\("):
+        nesymm.save(RAIN, 3)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- networks

@@ -17,13 +17,12 @@ import optax
 import pytest
 
 import nesymm
+from nesymm.files import load, save
 from nesymm.training import Fitted, fit
 from nesymm.training.checkpoints import (
     CheckpointError,
     _progress,
-    load_model,
     read,
-    save_model,
     write,
 )
 from nesymm.training.networks import MLP
@@ -168,14 +167,14 @@ def test_a_killed_run_goes_on(tmp_path: Path, every: int | None) -> None:
 def test_a_truncated_checkpoint_is_rejected(tmp_path: Path) -> None:
     model = make_model()
     path = tmp_path / "model.safetensors"
-    save_model(model, path)
+    save(model, path)
     data = path.read_bytes()
     for size in range(0, len(data), 10):
         path.write_bytes(data[:size])
         with pytest.raises(CheckpointError, match="not a whole checkpoint"):
-            load_model(model, path)
+            load(path, into=model)
     path.write_bytes(data)
-    assert same(model, load_model(model, path))
+    assert same(model, load(path, into=model))
 
 
 def test_a_checkpoint_of_a_run_truncated_anywhere_is_rejected(
@@ -191,33 +190,33 @@ def test_a_checkpoint_of_a_run_truncated_anywhere_is_rejected(
 
 def test_a_checkpoint_of_something_else_says_what_differs(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    save_model(make_model(), path)
+    save(make_model(), path)
     with pytest.raises(CheckpointError, match=r"line 4 was\n  x@t ~ .*\nand is\n  0.5::x@t."):
         other = PROGRAM.replace("x@t ~ bernoulli(net(X)) :- u(X)@t.", "0.5::x@t.")
-        load_model(nesymm.compile(other), path)
+        load(path, into=nesymm.compile(other))
 
     def built(width: int, depth: int) -> nesymm.Model:
         return nesymm.compile(PROGRAM, networks={"net": MLP(1, 1, width, depth, key=KEY)})
 
     with pytest.raises(CheckpointError, match=r"net.*weight has shape \(4, 1\), .* needs \(8, 1\)"):
-        load_model(built(8, 1), path)
+        load(path, into=built(8, 1))
     with pytest.raises(CheckpointError, match=r"it has no .*net.*layers\[2\]"):
-        load_model(built(4, 2), path)
+        load(path, into=built(4, 2))
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
-        load_model(make_model(), tmp_path / "none.safetensors")
+        load(tmp_path / "none.safetensors", into=make_model())
     # A network of fewer layers of the same shapes.
-    save_model(built(1, 2), path)
+    save(built(1, 2), path)
     less = built(1, 1)
     with pytest.raises(CheckpointError, match=r"it has .*layers\[2\].*, the model does not"):
-        load_model(less, path)
-    load_model(less, path, check=False)
+        load(path, into=less)
+    load(path, into=less, check=False)
     sized = nesymm.compile(":- const(n, 2). :- const(k, 1). 0.5::x(n, k). query(x(A, B)).")
-    save_model(sized, path)
+    save(sized, path)
     with pytest.raises(CheckpointError, match=r"constants: n was what the program says, is 3$"):
-        load_model(sized.with_constants(n=3), path)
-    save_model(sized.with_constants(n=4), path)
+        load(path, into=sized.with_constants(n=3))
+    save(sized.with_constants(n=4), path)
     with pytest.raises(CheckpointError, match=r"constants: n was 4, is 3$"):
-        load_model(sized.with_constants(n=3), path)
+        load(path, into=sized.with_constants(n=3))
 
 
 def test_only_the_last_few_and_the_best_are_kept(
@@ -267,24 +266,24 @@ def test_damaged_json_is_told_in_words(whole: tuple[Fitted, Path], tmp_path: Pat
     for key, (value, told) in DAMAGES.items():
         write(path, arrays, {**about, key: value})
         with pytest.raises(CheckpointError, match=f"damaged.safetensors is damaged: {told}"):
-            load_model(model, path)
+            load(path, into=model)
         write(path, arrays, {k: v for k, v in about.items() if k != key})
         with pytest.raises(CheckpointError, match=f"is damaged: it has no {key}"):
             read(path, of_run=True)
     write(path, arrays, {**about, "batch": 1})
     with pytest.raises(CheckpointError, match="batch is 1, losses has 0 entries"):
-        load_model(model, path)
+        load(path, into=model)
 
 
 def test_numbers_out_of_range_are_those_of_a_damaged_file(tmp_path: Path) -> None:
     path, model = tmp_path / "model.safetensors", make_model()
-    save_model(model, path)
+    save(model, path)
     arrays, about = read(path)
     for number in (7.0, -1.0, np.nan):
         write(path, {**arrays, "['parameters']['o']": np.asarray(number)}, about)
         told = f"model.safetensors is damaged: parameter o: expected .* 0 to 1, received {number:g}"
         with pytest.raises(CheckpointError, match=told):
-            load_model(model, path)
+            load(path, into=model)
 
 
 @pytest.mark.parametrize("key", ["epoch", "best"])
@@ -301,5 +300,5 @@ def test_a_damaged_last_checkpoint_is_passed_over(
 
 def test_a_model_is_read_from_the_checkpoint_of_a_run(whole: tuple[Fitted, Path]) -> None:
     for name in ("epoch-000004", "best"):
-        found = load_model(make_model(), whole[1] / f"{name}.safetensors")
+        found = load(whole[1] / f"{name}.safetensors", into=make_model())
         assert same(found, whole[0].model)

@@ -12,16 +12,13 @@ from typing import Any
 
 from nesymm.errors import NesymmError
 from nesymm.ir.expr import leaves
-from nesymm.language.terms import Program
-from nesymm.model import Model, compile
+from nesymm.model import Model
 
 SAMPLES = 10_000
 
 
 def answer(
-    programs: list[Program],
-    constants: Mapping[str, Any],
-    networks: str | None,
+    model: Model,
     method: str,
     samples: int | None,
     particles: int | None,
@@ -29,7 +26,6 @@ def answer(
     steps: int | None,
 ) -> dict[str, Any]:
     """The answers as JSON has them, and the `reason` for the method."""
-    model = compile(programs, constants=constants, networks=load_networks(networks))
     if model.step.temporal:
         from nesymm.cli.answers_over_time import answer_over_time
 

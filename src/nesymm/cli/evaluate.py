@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
+from nesymm.cli.answers import refuse_unbound
 from nesymm.cli.data import read_data
 from nesymm.cli.model_files import open_model
 from nesymm.cli.output import print_json, print_parts, reporting, text
@@ -36,7 +37,8 @@ def evaluate(
     with reporting(json):
         asked = _asked(labels)
         chosen = parse_method(method, particles)
-        model = open_model(model_file, const, extend, networks)
+        model = open_model([model_file, *extend], const, networks)
+        refuse_unbound(model)
         if not model.step.temporal:
             raise NesymmError("this program has no time; `nesymm query` answers it")
         arrays, told = read_data(model, data, asked)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from nesymm.cli.model_files import open_model
 from nesymm.cli.output import print_json, print_parts, reporting
-from nesymm.cli.reading import read_constants, read_programs
 from nesymm.cli.sequences import filter_file
 
 
@@ -29,10 +29,8 @@ def filter_data(
             from nesymm.plots.figures import refuse_unwritable
 
             refuse_unwritable(plot)
-        programs = read_programs(files)
-        found = filter_file(
-            programs, read_constants(const), networks, data, method, particles, seed, steps
-        )
+        model = open_model(files, const, networks)
+        found = filter_file(model, data, method, particles, seed, steps)
         if json:
             print_json(found.as_json())
         else:

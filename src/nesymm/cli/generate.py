@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from rich.console import RenderableType
 
+from nesymm.cli.answers import refuse_unbound
 from nesymm.cli.data import read_data
 from nesymm.cli.model_files import open_model
 from nesymm.cli.output import print_json, print_parts, reporting, text
@@ -42,7 +43,8 @@ def generate(
 
             refuse_unwritable(plot)
         chosen = parse_method(method, particles)
-        model = open_model(model_file, const, extend, networks)
+        model = open_model([model_file, *extend], const, networks)
+        refuse_unbound(model)
         if not model.step.temporal:
             raise NesymmError("this program has no time, so it has no trajectories")
         arrays, _ = ({}, {}) if data is None else read_data(model, data)

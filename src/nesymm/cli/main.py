@@ -24,7 +24,10 @@ app = typer.Typer(
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE", help="A program (.nsl or .pl) and its extensions."),
+    typer.Argument(
+        metavar="FILE",
+        help="A program (.nsl or .pl) or a model file (.safetensors), then its extensions.",
+    ),
 ]
 Constants = Annotated[
     list[str],

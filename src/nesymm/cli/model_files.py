@@ -1,61 +1,43 @@
-"""Models in files: `nesymm train` writes them, `nesymm evaluate` and `nesymm generate` read them.
+"""What the commands read: a model file or programs, with other constants and further rules.
 
-Such a file holds arrays and JSON: program text, constants, the specification of the networks
-and all numbers. Nothing else is needed to use the model, but for networks that the user's own
-code makes: a file never runs code, so the user has to name their module as well.
+Networks that the user's own code makes stand in a model file by name only: a file never runs code,
+so the user has to name their module as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from nesymm.cli.answers import load_networks, refuse_unbound
-from nesymm.cli.networks import KINDS, build_networks
-from nesymm.cli.reading import read_constants, read_programs
+import jax
+
+from nesymm.cli.answers import load_networks
+from nesymm.cli.networks import made_by_user
+from nesymm.cli.reading import is_model_file, read_constants, read_programs
 from nesymm.errors import NesymmError
+from nesymm.files import checked_specifications
+from nesymm.files import load as load_file
 from nesymm.model import Model, compile
 from nesymm.training import checkpoints
-
-SUFFIX = ".safetensors"
-SPECIFICATIONS = "networks"
-
-
-def save(model: Model, specifications: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write a model and how its networks are built."""
-    arrays = checkpoints.flatten(
-        {"parameters": model.parameters, "networks": dict(model.networks)}, ""
-    )
-    about = {**checkpoints.describe(model), SPECIFICATIONS: specifications}
-    checkpoints.write(path, arrays, about)
+from nesymm.training.networks import KINDS
 
 
 def load(path: Path, modules: str | None = None) -> Model:
-    """The model of a file that `save` wrote.
+    """The model of a file.
 
     `modules` are the modules, with commas between them, from which it may take networks.
     """
     _, about = checkpoints.read(path)
-    if SPECIFICATIONS not in about:
-        raise NesymmError(
-            f"`{path}` holds numbers but not the networks they belong to\n"
-            "  = help: give the model file that `nesymm train` writes, model.safetensors"
-        )
-    _refuse_modules(path, about[SPECIFICATIONS], modules)
-    model = compile(about["program"], name=str(path), constants=about["constants"])
-    networks = build_networks(about[SPECIFICATIONS], model.program.networks, seed=0)
-    return checkpoints.load_model(replace(model, networks=networks), path)
+    specifications = checked_specifications(about, path)
+    places = {name: s["kind"] for name, s in specifications.items() if s["kind"] not in KINDS}
+    _refuse_modules(path, list(places.values()), modules)
+    key = jax.random.key(0)
+    return load_file(path, {name: made_by_user(name, place, key) for name, place in places.items()})
 
 
-def _refuse_modules(path: Path, specifications: Any, modules: str | None) -> None:
+def _refuse_modules(path: Path, places: Sequence[str], modules: str | None) -> None:
     """Importing a module runs it. Only the user can say that this is meant, not the file."""
-    kinds = specifications.values() if isinstance(specifications, Mapping) else (specifications,)
-    if not all(isinstance(s, Mapping) and isinstance(s.get("kind"), str) for s in kinds):
-        raise NesymmError(f"`{path}` is damaged: it does not say of which kind its networks are")
     named = {part.partition(":")[0].strip() for part in (modules or "").split(",")} - {""}
-    places = [s["kind"] for s in kinds if s["kind"] not in KINDS]
     needed = sorted({place.partition(":")[0] for place in places})
     if not set(needed) <= named:
         raise NesymmError(
@@ -67,20 +49,17 @@ def _refuse_modules(path: Path, specifications: Any, modules: str | None) -> Non
         raise NesymmError(f"`--networks {modules}`: `{path}` takes no networks from {odd}")
 
 
-def open_model(
-    path: Path, const: Sequence[str], extend: Sequence[Path], networks: str | None
-) -> Model:
-    """A model file or a program, with other constants and further rules."""
+def open_model(files: Sequence[Path], const: Sequence[str], networks: str | None) -> Model:
+    """A model file or a program, and the programs that extend it."""
     constants = read_constants(const)
-    if path.suffix.lower() != SUFFIX:
-        programs = read_programs([path, *extend])
-        model = compile(programs, constants=constants, networks=load_networks(networks))
+    first, *rest = files
+    if not is_model_file(first):
+        model = compile(read_programs(files), constants=constants, networks=load_networks(networks))
     else:
-        model = load(path, networks)
-        for program in read_programs(extend):
+        model = load(first, networks)
+        for program in read_programs(rest):
             assert program.source is not None
             model = model.extend(program.source.text, program.source.name)
         if constants:
             model = model.with_constants(**constants)
-    refuse_unbound(model)
     return model

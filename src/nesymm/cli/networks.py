@@ -12,8 +12,8 @@ from typing import Any
 from nesymm.cli.answers import load_object
 from nesymm.cli.toml_tables import Table
 from nesymm.errors import NesymmError
+from nesymm.training.networks import KINDS, build
 
-KINDS = ("mlp", "conv-encoder", "conv-decoder")
 KIND = "mlp, conv-encoder, conv-decoder or module:object"
 
 
@@ -58,48 +58,14 @@ def build_networks(
             )
     keys = jax.random.split(jax.random.key(seed), max(1, len(specifications)))
     return {
-        name: _build(name, specifications[name], outputs[name], key)
+        name: made_by_user(name, kind, key)
+        if (kind := specifications[name]["kind"]) not in KINDS
+        else build(name, specifications[name], outputs[name], key)
         for name, key in zip(sorted(specifications), keys, strict=False)
     }
 
 
-def _build(
-    name: str, specification: Mapping[str, Any], declared: tuple[int, ...] | None, key: Any
-) -> Callable[..., Any]:
-    settings = dict(specification)
-    kind = settings.pop("kind")
-    if kind not in KINDS:
-        return _made_by_user(name, kind, key)
-    rank = 3 if kind == "conv-decoder" else 1
-    if declared is None or len(declared) != rank:
-        written = "[1, 28, 28]" if rank == 3 else "4"
-        raise NesymmError(
-            f"the network {name}: a {kind} needs to know its outputs, a "
-            f"{'shape [channels, height, width]' if rank == 3 else 'number'}; the program "
-            f"declares {'none' if declared is None else list(declared)}\n"
-            f"  = help: `:- network({name}, {written}).`"
-        )
-    try:
-        return _built(kind, settings, declared, key)
-    except (TypeError, ValueError, KeyError, OverflowError) as error:
-        # Configurations are checked; in a model file may stand anything.
-        raise NesymmError(f"the network {name}: a {kind} cannot be built: {error}") from None
-
-
-def _built(
-    kind: str, settings: dict[str, Any], declared: tuple[int, ...], key: Any
-) -> Callable[..., Any]:
-    from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder
-
-    match kind:
-        case "mlp":
-            return MLP(outputs=declared[0], key=key, **settings)
-        case "conv-encoder":
-            return ConvEncoder(tuple(settings.pop("shape")), declared[0], key=key, **settings)
-    return ConvDecoder(settings.pop("inputs"), declared, key=key, **settings)  # type: ignore[arg-type]
-
-
-def _made_by_user(name: str, place: str, key: Any) -> Callable[..., Any]:
+def made_by_user(name: str, place: str, key: Any) -> Callable[..., Any]:
     """What a factory of the user makes from a key."""
     where = f'[networks.{name}] kind = "{place}"'
     factory = load_object(place, where)

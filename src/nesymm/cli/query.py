@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from nesymm.cli.answers import answer, rows
+from nesymm.cli.model_files import open_model
 from nesymm.cli.output import print_json, print_parts, reporting, text
-from nesymm.cli.reading import read_constants, read_programs
 
 
 def query(
@@ -24,9 +24,8 @@ def query(
     networks: str | None,
 ) -> None:
     with reporting(json):
-        programs = read_programs(files)
-        constants = read_constants(const)
-        result = answer(programs, constants, networks, method, samples, particles, seed, steps)
+        model = open_model(files, const, networks)
+        result = answer(model, method, samples, particles, seed, steps)
         reason = result.pop("reason")
         if json:
             print_json(result)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nesymm.errors import Diagnostic, NesymmError, ProgramError
 from nesymm.ground.grounder import ground
 from nesymm.ir.passes.finish import refuse_open_queries
 from nesymm.ir.step import StepProgram
 from nesymm.language.check import check
-from nesymm.language.parser import parse_term, read
+from nesymm.language.parser import parse, parse_term, read
 from nesymm.language.program import CheckedProgram
 from nesymm.language.terms import Program, Term, variables
 
@@ -18,11 +19,24 @@ from nesymm.language.terms import Program, Term, variables
 def compile_files(
     files: Sequence[Path], const: Sequence[str]
 ) -> tuple[CheckedProgram, StepProgram]:
-    constants = read_constants(const)
-    checked = check(read_programs(files), constants)
+    constants: dict[str, Any] = dict(read_constants(const))
+    first, *rest = files
+    if is_model_file(first):
+        from nesymm.training.checkpoints import read as read_model_file
+
+        _, about = read_model_file(first)
+        programs = [parse(about["program"], str(first)), *read_programs(rest)]
+        constants = {**about["constants"], **constants}
+    else:
+        programs = read_programs(files)
+    checked = check(programs, constants)
     step = ground(checked)
     refuse_open_queries(step)
     return checked, step
+
+
+def is_model_file(path: Path) -> bool:
+    return path.suffix.lower() == ".safetensors"
 
 
 def read_programs(files: Sequence[Path]) -> list[Program]:
@@ -30,6 +44,10 @@ def read_programs(files: Sequence[Path]) -> list[Program]:
     programs: list[Program] = []
     mistakes: list[Diagnostic] = []
     for file in files:
+        if is_model_file(file):
+            raise NesymmError(
+                f"`{file}` is a model file, which comes first; the programs that extend it follow"
+            )
         try:
             programs.append(read(file))
         except ProgramError as error:

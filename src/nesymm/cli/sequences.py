@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nesymm.cli.answers import load_networks, refuse_unbound
+from nesymm.cli.answers import refuse_unbound
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import wanted
@@ -16,14 +15,11 @@ from nesymm.inference.findings import Findings, findings
 from nesymm.inference.methods import Method, parse_method
 from nesymm.inference.npz import read_npz
 from nesymm.ir.types import Enum
-from nesymm.language.terms import Program
-from nesymm.model import Model, compile
+from nesymm.model import Model
 
 
 def filter_file(
-    programs: list[Program],
-    constants: Mapping[str, Any],
-    networks: str | None,
+    model: Model,
     data: Path,
     method: str,
     particles: int | None,
@@ -32,7 +28,6 @@ def filter_file(
 ) -> Findings:
     """Filter the sequences of a file."""
     chosen = parse_method(method, particles)
-    model = compile(programs, constants=constants, networks=load_networks(networks))
     if not model.step.temporal:
         raise NesymmError("this program has no time; `nesymm query` answers it")
     refuse_unbound(model)

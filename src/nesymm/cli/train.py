@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import typer
 
-from nesymm.cli import model_files
+from nesymm import files
 from nesymm.cli.answers import refuse_unbound
 from nesymm.cli.config import Config, Optimizer, Term, read_config
 from nesymm.cli.data import read_data
@@ -166,12 +166,12 @@ class _Run:
     # ------------------------------------------------------------ what is written
 
     def write(self, fitted: Fitted) -> None:
-        model_files.save(fitted.model, self.config.networks, self.model_file)
+        files.write(fitted.model, self.config.networks, self.model_file)
         write_history(fitted.history, self.config.out)
         draw_losses(fitted.history, self.path.stem).savefig(self.config.out / "loss.png")
 
     def keep_last_good(self, error: TrainingError) -> None:
-        model_files.save(error.model, self.config.networks, self.last_good)
+        files.write(error.model, self.config.networks, self.last_good)
         write_history(error.history, self.config.out)
 
     def summary(self, fitted: Fitted) -> dict[str, Any]:

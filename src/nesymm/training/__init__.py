@@ -1,6 +1,6 @@
 """Learning: objectives, the training loop, checkpoints."""
 
-from nesymm.training.checkpoints import CheckpointError, load_model, save_model
+from nesymm.training.checkpoints import CheckpointError
 from nesymm.training.fit import Fitted, TrainingError, fit
 from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
 from nesymm.training.objectives import ELBO, Accuracy, LogEvidence, QueryLoss
@@ -20,6 +20,4 @@ __all__ = [
     "TrainingError",
     "fit",
     "fit_many",
-    "load_model",
-    "save_model",
 ]

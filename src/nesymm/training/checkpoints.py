@@ -25,7 +25,7 @@ from safetensors.numpy import save
 
 from nesymm.errors import NesymmError, NesymmWarning
 from nesymm.inference.options import SEED, Rule, whole
-from nesymm.ir.parameters import bound, check_parameters, free
+from nesymm.training.networks import specifications
 
 if TYPE_CHECKING:
     from nesymm.model import Model
@@ -169,6 +169,7 @@ def describe(model: Model) -> dict[str, Any]:
         "format": FORMAT,
         "program": model.text,
         "constants": dict(model.constants),
+        "networks": specifications(model.networks),
         "versions": {p: version(p) for p in ("nesymm", "jax", "equinox", "optax")},
     }
     plain: dict[str, Any] = json.loads(json.dumps(about, default=str))
@@ -195,58 +196,6 @@ def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
             f"{n} was {was.get(n, default)}, is {is_now.get(n, default)}" for n in names
         )
         raise CheckpointError(f"{where} was trained with other constants: {told}")
-
-
-def _refuse_others(model: Any, path: Any, function: str) -> None:
-    found = (
-        ("model", "a model", model, hasattr(model, "with_constants")),
-        ("path", "a path", path, isinstance(path, str | os.PathLike)),
-    )
-    for name, expected, value, fits in found:
-        if not fits:
-            raise NesymmError(
-                f"{name}: expected {expected}, received {type(value).__name__}\n"
-                f"  = help: `{function}(model, path)`"
-            )
-
-
-def save_model(model: Model, path: str | Path) -> None:
-    """Write the parameters and networks of a model."""
-    _refuse_others(model, path, "save_model")
-    arrays = flatten({"parameters": model.parameters, "networks": dict(model.networks)}, "")
-    write(Path(path), arrays, describe(model))
-
-
-def load_model(model: Model, path: str | Path, check: bool = True) -> Model:
-    """The model with the parameters and networks of a file.
-
-    The file is one of `save_model`, or a checkpoint of a run. Without `check`, the program may
-    be another one as long as the numbers fit: a larger grid, further rules.
-    """
-    _refuse_others(model, path, "load_model")
-    arrays, about = read(Path(path))
-    if check:
-        check_fits(about, model, str(path))
-    if "epoch" not in about:
-        like = {"parameters": model.parameters, "networks": dict(model.networks)}
-        found = unflatten(like, arrays, "", str(path), check)
-        return _with_numbers(model, found["parameters"], found["networks"], path)
-    # A checkpoint of a run has free numbers: those of its best epoch, or else the last.
-    prefix = "variables" if about["best"] is None else "best"
-    numbers = {n: jnp.asarray(v) for n, v in free(model.step, model.parameters).items()}
-    like = {"parameters": numbers, "networks": dict(model.networks)}
-    found = unflatten(like, arrays, prefix, str(path), check)
-    values = bound(model.step, found["parameters"])
-    parameters = {n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()}
-    return _with_numbers(model, parameters, found["networks"], path)
-
-
-def _with_numbers(model: Model, parameters: Any, networks: Any, path: str | Path) -> Model:
-    try:
-        check_parameters(model.step, parameters)
-    except NesymmError as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from None
-    return replace(model, parameters=parameters, networks=networks)
 
 
 class Checkpoints:
