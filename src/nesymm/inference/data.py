@@ -47,6 +47,14 @@ class Sequences:
         """Names of inputs that are never missing."""
         return frozenset(n for n in (*self.timed, *self.static) if n not in self.masks)
 
+    def layout(self) -> Sequences:
+        """The same without the values: what compiled code may keep, also of traced arrays."""
+        return replace(
+            self,
+            timed={n: tuple(map(_blank, columns)) for n, columns in self.timed.items()},
+            static={n: tuple(map(_blank, columns)) for n, columns in self.static.items()},
+        )
+
     def first(self, count: int) -> Sequences:
         """The first so many sequences."""
         rows = np.s_[:count]
@@ -60,6 +68,12 @@ class Sequences:
                 n: m[np.s_[:, rows] if n in self.timed else rows] for n, m in self.masks.items()
             },
         )
+
+
+def _blank(column: Column) -> Column:
+    """A column of zeros, which take no memory."""
+    zero = np.zeros((), column.values.dtype)
+    return replace(column, values=np.broadcast_to(zero, column.values.shape))
 
 
 def _cut(columns: tuple[Column, ...], index: Any) -> tuple[Column, ...]:
@@ -103,14 +117,22 @@ LENGTH = "length"
 
 
 def prepare(
-    step: StepProgram, data: Mapping[str, Any], steps: Any = None, *, ends: bool = True
+    step: StepProgram,
+    data: Mapping[str, Any],
+    steps: Any = None,
+    *,
+    ends: bool = True,
+    traced: bool = False,
 ) -> Sequences:
     """Check and code data.
 
     `steps` is the number of steps of all sequences, or of each of them; it may stand in `data` as
-    `length`, and is read off the arrays otherwise. A stream does not end there.
+    `length`, and is read off the arrays otherwise. A stream does not end there. With `traced`, JAX
+    may be tracing the arrays: then their shapes are checked.
     """
     expected = wanted(step)
+    if not traced:
+        _refuse_traced(data)
     data, steps, lengths = _take_lengths(data, expected, steps)
     refuse_names(step, expected, data)
     arrays = {n: split_missing(n, v) for n, v in data.items()}
@@ -155,6 +177,15 @@ def without_lengths(step: StepProgram, data: Mapping[str, Any]) -> Mapping[str, 
 
 def _without_lengths(expected: Mapping[str, Wanted], data: Mapping[str, Any]) -> Mapping[str, Any]:
     return {n: v for n, v in data.items() if n != LENGTH or n in expected}
+
+
+def _refuse_traced(data: Mapping[str, Any]) -> None:
+    for name, value in data.items() if isinstance(data, Mapping) else ():
+        if isinstance(value, jax.core.Tracer):
+            raise DataError(
+                f"{name}: JAX is tracing this array (by `jit`, `grad` or `vmap`), so that it has no "
+                "values yet\n  = help: `model.estimate` and `model.log_evidence` can be traced"
+            )
 
 
 def _refuse_no_mapping(data: Any) -> None:
