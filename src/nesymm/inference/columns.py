@@ -51,12 +51,17 @@ class Wanted:
         return self.types[0] if isinstance(self.types[0], Tensor) else None
 
 
+def is_traced(value: Any) -> bool:
+    """Whether JAX is tracing an array (by `jit`, `grad` or `vmap`), so that it has no values."""
+    return isinstance(value, jax.core.Tracer)
+
+
 def split_missing(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     """An array, and where its entries are missing: NaN, None or masked (None: nowhere).
 
     What JAX is tracing has no values yet: nothing of it is missing.
     """
-    if isinstance(value, jax.core.Tracer):
+    if is_traced(value):
         return value, None
     masked = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
     try:
@@ -188,7 +193,7 @@ def _code(
     """Values as arrays hold them; what is missing or past the end may be anything."""
     if not isinstance(type_, Enum) and column.dtype.kind not in "biufO":
         raise DataError(f"{want}: expected {type_}, received {column.dtype} values")
-    if isinstance(column, jax.core.Tracer):
+    if is_traced(column):
         return _traced(want, column, type_)
     match type_:
         case Tensor():

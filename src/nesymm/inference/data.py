@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmWarning
-from nesymm.inference.columns import Column, DataError, Wanted, code, split_missing
+from nesymm.inference.columns import Column, DataError, Wanted, code, is_traced, split_missing
 from nesymm.inference.elimination.choices import BATCH
 from nesymm.inference.named import Named
 from nesymm.ir.expr import leaves
@@ -181,10 +180,10 @@ def _without_lengths(expected: Mapping[str, Wanted], data: Mapping[str, Any]) ->
 
 def _refuse_traced(data: Mapping[str, Any]) -> None:
     for name, value in data.items() if isinstance(data, Mapping) else ():
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             raise DataError(
-                f"{name}: JAX is tracing this array (by `jit`, `grad` or `vmap`), so that it has no "
-                "values yet\n  = help: `model.estimate` and `model.log_evidence` can be traced"
+                f"{name}: JAX is tracing this array (by `jit`, `grad` or `vmap`): it has no values "
+                "yet\n  = help: `model.estimate` and `model.log_evidence` can be traced"
             )
 
 
@@ -223,7 +222,7 @@ def prepare_single(
     refuse_names(step, expected, data)
     out: dict[str, Any] = {}
     for name, value in data.items():
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             out[name] = value
             continue
         want = expected[name]
