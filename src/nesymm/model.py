@@ -332,7 +332,12 @@ class Model:
         estimator: str = "surrogate",
     ) -> Estimate:
         """Log-evidence and query probabilities that JAX can differentiate in the model: exactly, or
-        for particles by an estimator: surrogate, rloo, recursive_rloo or score."""
+        for particles by an estimator: surrogate, rloo, recursive_rloo or score.
+
+        JAX may be tracing the arrays of `data` too (in a training loop of your own, compiled as a
+        whole). Of these only the shapes are checked: nothing is missing in them, and terms are
+        given by their positions.
+        """
         return self._filter(method).estimate(self._request(data, steps, key), estimator)
 
     def log_evidence(

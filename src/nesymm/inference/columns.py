@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.arrays import xp
 from nesymm.ir.expr import Axis
 from nesymm.ir.passes.phases import canonical_axes
 from nesymm.ir.terms import show as show_term
@@ -50,8 +51,18 @@ class Wanted:
         return self.types[0] if isinstance(self.types[0], Tensor) else None
 
 
-def split_missing(name: str, value: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """An array, and where its entries are missing: NaN, None or masked (None: nowhere)."""
+def is_traced(value: Any) -> bool:
+    """Whether JAX is tracing an array (by `jit`, `grad` or `vmap`), so that it has no values."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def split_missing(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
+    """An array, and where its entries are missing: NaN, None or masked (None: nowhere).
+
+    What JAX is tracing has no values yet: nothing of it is missing.
+    """
+    if is_traced(value):
+        return value, None
     masked = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
     try:
         array = np.asarray(value)
@@ -117,7 +128,7 @@ def code(
     for i, type_ in enumerate(want.types):
         at: Any = (..., i) if several else ...
         coded = _code(want, values[at], type_, ignored[at], len(lead), bits)
-        lined = coded if last is None else np.moveaxis(coded, 1, 0)
+        lined = coded if last is None else xp.moveaxis(coded, 1, 0)
         out.append(Column(lined, canonical_axes(want.axes)))
     if mask is not None and last is not None:
         mask = np.moveaxis(mask, 1, 0)
@@ -182,6 +193,8 @@ def _code(
     """Values as arrays hold them; what is missing or past the end may be anything."""
     if not isinstance(type_, Enum) and column.dtype.kind not in "biufO":
         raise DataError(f"{want}: expected {type_}, received {column.dtype} values")
+    if is_traced(column):
+        return _traced(want, column, type_)
     match type_:
         case Tensor():
             return np.where(ignored, 0, column) if ignored.any() else column
@@ -203,6 +216,17 @@ def _code(
             reason = f"is not a number that {bits} bits hold"
             return _checked(want, filled, np.abs(filled) <= largest, type_, lead, reason)
     raise TypeError(type_)
+
+
+def _traced(want: Wanted, column: Any, type_: Type) -> Any:
+    """What JAX is tracing is taken at its word: NaN is a value, a term is its position."""
+    if isinstance(type_, Bool):
+        return column != 0
+    if isinstance(type_, Real | Tensor):
+        return jax.numpy.asarray(column, float if column.dtype.kind in "biu" else column.dtype)
+    if column.dtype.kind not in "biu":
+        raise DataError(f"{want}: expected {type_} as whole numbers, received {column.dtype}")
+    return jax.numpy.asarray(column, int)
 
 
 def _positions(

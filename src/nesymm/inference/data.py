@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmWarning
-from nesymm.inference.columns import Column, DataError, Wanted, code, split_missing
+from nesymm.inference.columns import Column, DataError, Wanted, code, is_traced, split_missing
 from nesymm.inference.elimination.choices import BATCH
 from nesymm.inference.named import Named
 from nesymm.ir.expr import leaves
@@ -47,6 +46,14 @@ class Sequences:
         """Names of inputs that are never missing."""
         return frozenset(n for n in (*self.timed, *self.static) if n not in self.masks)
 
+    def layout(self) -> Sequences:
+        """The same without the values: what compiled code may keep, also of traced arrays."""
+        return replace(
+            self,
+            timed={n: tuple(map(_blank, columns)) for n, columns in self.timed.items()},
+            static={n: tuple(map(_blank, columns)) for n, columns in self.static.items()},
+        )
+
     def first(self, count: int) -> Sequences:
         """The first so many sequences."""
         rows = np.s_[:count]
@@ -60,6 +67,12 @@ class Sequences:
                 n: m[np.s_[:, rows] if n in self.timed else rows] for n, m in self.masks.items()
             },
         )
+
+
+def _blank(column: Column) -> Column:
+    """A column of zeros, which take no memory."""
+    zero = np.zeros((), column.values.dtype)
+    return replace(column, values=np.broadcast_to(zero, column.values.shape))
 
 
 def _cut(columns: tuple[Column, ...], index: Any) -> tuple[Column, ...]:
@@ -103,14 +116,22 @@ LENGTH = "length"
 
 
 def prepare(
-    step: StepProgram, data: Mapping[str, Any], steps: Any = None, *, ends: bool = True
+    step: StepProgram,
+    data: Mapping[str, Any],
+    steps: Any = None,
+    *,
+    ends: bool = True,
+    traced: bool = False,
 ) -> Sequences:
     """Check and code data.
 
     `steps` is the number of steps of all sequences, or of each of them; it may stand in `data` as
-    `length`, and is read off the arrays otherwise. A stream does not end there.
+    `length`, and is read off the arrays otherwise. A stream does not end there. With `traced`, JAX
+    may be tracing the arrays: then their shapes are checked.
     """
     expected = wanted(step)
+    if not traced:
+        _refuse_traced(data)
     data, steps, lengths = _take_lengths(data, expected, steps)
     refuse_names(step, expected, data)
     arrays = {n: split_missing(n, v) for n, v in data.items()}
@@ -157,6 +178,15 @@ def _without_lengths(expected: Mapping[str, Wanted], data: Mapping[str, Any]) ->
     return {n: v for n, v in data.items() if n != LENGTH or n in expected}
 
 
+def _refuse_traced(data: Mapping[str, Any]) -> None:
+    for name, value in data.items() if isinstance(data, Mapping) else ():
+        if is_traced(value):
+            raise DataError(
+                f"{name}: JAX is tracing this array (by `jit`, `grad` or `vmap`): it has no values "
+                "yet\n  = help: `model.estimate` and `model.log_evidence` can be traced"
+            )
+
+
 def _refuse_no_mapping(data: Any) -> None:
     if not isinstance(data, Mapping):
         raise DataError(
@@ -192,7 +222,7 @@ def prepare_single(
     refuse_names(step, expected, data)
     out: dict[str, Any] = {}
     for name, value in data.items():
-        if isinstance(value, jax.core.Tracer):
+        if is_traced(value):
             out[name] = value
             continue
         want = expected[name]

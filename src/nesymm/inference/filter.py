@@ -243,20 +243,22 @@ class Filter:
     # ------------------------------------------------------------ differentiating
 
     def estimate(self, request: Request, estimator: str = "surrogate") -> Estimate:
-        """Log-evidence and answers that JAX can differentiate in parameters and networks."""
+        """Log-evidence and answers that JAX can differentiate in parameters and networks, and in
+        data that are numbers."""
         if estimator not in ESTIMATORS:
             raise NesymmError(
                 f"there is no estimator {estimator} (there are: {', '.join(ESTIMATORS)})"
             )
-        sequences = prepare(self.step, request.data, request.steps)
-        engine, _ = self.engines.choose(sequences)
+        sequences = prepare(self.step, request.data, request.steps, traced=True)
+        layout = sequences.layout()
+        engine, _ = self.engines.choose(layout)
         self._refuse_compared_parameters(engine)
         uniform = _uniform(sequences)
 
         def make() -> Any:
             def whole(arrays: Any, parameters: Any, networks: Any, key: Any) -> tuple[Any, ...]:
                 found = self.estimate_of(
-                    sequences, arrays, parameters, networks, key, estimator, uniform
+                    layout, arrays, parameters, networks, key, estimator, uniform
                 )
                 return found.log_evidence, found.answers, found.effective
 

@@ -28,6 +28,7 @@ from nesymm.inference.elimination.factors import (
 )
 from nesymm.inference.elimination.summation import Target, point
 from nesymm.inference.exact_step import ExactStep, grounded_roots, shared_nodes
+from nesymm.inference.lifting import causes, finite_arguments, is_static, on_grid, values
 from nesymm.inference.loop import settle
 from nesymm.inference.methods import ExactForward
 from nesymm.inference.named import Named
@@ -183,20 +184,23 @@ class ExactFilter:
         return bind((self.first, self.later), parameters, networks, 1 << 20)
 
     def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
-        """Evaluate the networks that see nothing but enumerated and static things: a decoder
-        that draws a frame for each place is called once for each, however long the sequence."""
+        """Evaluate the networks that see nothing but finite and static things, once for each value
+        of the finite ones, however long the sequence."""
         low = ExactStep(self.later, settings, self)._tables(
             {slot_key(k): v for k, v in state.slots.items()}, state.statics, moment, binding
         )
-        fixed = {s for s, _ in self.domains} | set(state.statics) | self.later.enumerated
         known: dict[tuple, Named] = {}
         for call in leaves(everything(self.later), "neural"):
             key = (call.data[0], call.args)
-            if key in known or lift_key(call) in binding.lifted:
+            finite = finite_arguments(call, low.world.types)
+            rest = [a for i, a in enumerate(call.args) if i not in finite]
+            if key in known or lift_key(call) in binding.lifted or not finite:
                 continue
-            if _is_steady(call, fixed):
-                args = tuple(low.value(a) for a in call.args)
-                known[key] = call_network(binding.networks, call.data[0], args)
+            if not all(is_static(a, state.statics) for a in rest):
+                continue
+            args = [low.value(a) for a in call.args]
+            if values(finite) <= causes(args, finite):
+                known[key] = call_network(binding.networks, call.data[0], on_grid(args, finite))
         return replace(binding, steady=known)
 
     def step(
@@ -295,18 +299,6 @@ class ExactFilter:
                 size = len(variable.outcomes)
                 found += [Choice("rv", name, key, size) for key in places(variable.axes)]
         return {repr(d): d for d in found}
-
-
-def _is_steady(call: Expr, fixed: set[str]) -> bool:
-    """Whether a network sees only things in `fixed`."""
-    for node in postorder(list(call.args)):
-        if node.op in ("time", "input", "given", "observed", "neural", "lfp"):
-            return False
-        if node.op == "slot" and node.data[0] not in fixed:
-            return False
-        if node.op == "rv" and node.data not in fixed:
-            return False
-    return bool(call.args)
 
 
 def _carried(both: Any, infinite: set[str]) -> set[str]:

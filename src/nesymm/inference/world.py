@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,13 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import Choice, cells, choices
 from nesymm.inference.elimination.disjunction import disjunction
 from nesymm.inference.elimination.factors import NAMINGS, ROOM, Factor, Naming, Room
+from nesymm.inference.lifting import (
+    fewer_values,
+    finite_arguments,
+    on_grid,
+    read,
+    value_types,
+)
 from nesymm.inference.lower import Lowering
 from nesymm.inference.named import Named, apply, expand, union
 from nesymm.inference.state import saved
@@ -54,8 +62,8 @@ class Binding:
     """Networks and parameters, and the networks already evaluated for all arguments.
 
     `masses` are the log-probabilities that such networks give, by network and number of
-    outcomes, `plain` the probabilities. `steady` holds the calls that are the same at all later
-    steps. Where `fixed`, nothing has a slope.
+    outcomes, `plain` the probabilities. `steady` holds the tables of calls that are the same at all
+    later steps. Where `fixed`, nothing has a slope.
     """
 
     parameters: Mapping[str, Any]
@@ -178,21 +186,33 @@ class World:
         return low.at_keys(Named(value, axes), axes, expr, keys)
 
     def _neural(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        net, output = expr.data
+        _, output = expr.data
         table = self.binding.lifted.get(lift_key(expr))
         if table is not None:
             result = self._lifted(low, table, expr, keys)
         else:
-            called = self.binding.steady.get((net, expr.args))
-            if called is None:
-                called = call_network(self.binding.networks, net, keys)
-            result = Named(self.binding.outputs(called.array), called.dims)
+            result = self._called(low, expr, keys)
         if output is None:
             return result
         array = result.array
         behind = array.ndim - len(result.dims)
         flat = array.reshape((*array.shape[: len(result.dims)], -1)) if behind else array[..., None]
         return Named(flat[..., output], result.dims)
+
+    def _called(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        """What a network gives; where its finite arguments take fewer values than there are
+        causes of them, it is called once for each value."""
+        finite = finite_arguments(expr, self.types)
+        table = self.binding.steady.get((expr.data[0], expr.args))
+        if table is None:
+            finite = fewer_values(keys, finite)
+            table = call_network(self.binding.networks, expr.data[0], on_grid(keys, finite))
+        table = Named(self.binding.outputs(table.array), table.dims)
+        return read(low, table, expr, finite) if finite else table
+
+    @cached_property
+    def types(self) -> dict[Expr, Type]:
+        return value_types(self.step)
 
     def _lifted(
         self, low: Tables, table: Named, expr: Expr, keys: tuple[Named, ...], *more: Named
@@ -301,6 +321,15 @@ class Tables(Lowering):
         self.factors: list[tuple[Named, ...]] = []
         self.positions: dict[int, Named] = {}
         self.fixpoints: dict[int, list[Named]] = {}
+        self.names: dict[int, Any] = {}
+
+    def name_of(self, expr: Expr, index: Named, type_: Int | Enum) -> Any:
+        """The choice that stands for the positions of an expression in a finite type."""
+        if id(expr) not in self.names:
+            first = int(type_.lo) if isinstance(type_, Int) else 0
+            (dim,) = self._named_value(Named(index.array + first, index.dims), type_).dims
+            self.names[id(expr)] = dim
+        return self.names[id(expr)]
 
     def _node(self, expr: Expr) -> Named:
         args = tuple(self.memo[id(a)] for a in expr.args)

@@ -251,9 +251,12 @@ class Checkpoints:
         """From the first to the last."""
         return sorted(self.folder.glob("epoch-*.safetensors"), key=_progress)
 
-    def restore(self, like: Any) -> tuple[Any, tuple[float, Any] | None]:
-        """The last whole checkpoint, or a fresh start where there is none."""
-        files = self._files()
+    def restore(
+        self, like: Any, until: tuple[int, int] | None = None
+    ) -> tuple[Any, tuple[float, Any] | None]:
+        """The last whole checkpoint (`until` a batch of an epoch), or a fresh start where there
+        is none."""
+        files = [f for f in self._files() if until is None or (*_progress(f), 0)[:2] <= until]
         if not files:
             return like, None
         path, arrays, about = _last_whole(files)

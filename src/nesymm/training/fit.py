@@ -30,7 +30,7 @@ from nesymm.training.checkpoints import Checkpoints
 from nesymm.training.logs import TensorBoard
 from nesymm.training.noise import REPEATS, Noise, measure, warn_of_noise
 from nesymm.training.objectives import ELBO, LogEvidence, Objective, Term, total
-from nesymm.training.plan import Data, Plan, make_plan, method_for
+from nesymm.training.plan import Data, Plan, Transform, make_plan, method_for
 from nesymm.training.progress import Progress
 from nesymm.training.runs import chosen, each, keys_of
 
@@ -98,6 +98,7 @@ def fit(
     clip: float | None = None,
     average: float = 0.0,
     steps: int | None = None,
+    transform: Transform | None = None,
     key: Key = 0,
     debias: bool = True,
     progress: bool = True,
@@ -116,7 +117,10 @@ def fit(
     validation data, or without them on the training data. `average` is the share of the updates,
     the last ones, whose parameters are averaged: it quiets noisy gradients. With `debias`, each
     sequence keeps a run of its particle filter beside every fresh one: see
-    `nesymm.training.runs`. `checkpoints` is a folder, written after each epoch and with `every`
+    `nesymm.training.runs`. With `transform`, `data` and `validation` hold any arrays with a
+    leading batch axis: `transform(arrays, update)` makes of those of a batch what the program
+    reads, and the labels. JAX compiles it: pictures are rendered on the device, noise falls with
+    the number of updates. `checkpoints` is a folder, written after each epoch and with `every`
     also after so many steps; `resume` goes
     on from the last one. `log` is a folder for TensorBoard.
     """
@@ -126,8 +130,9 @@ def fit(
     )  # fmt: skip
     seed = seed_of(check_key(key))
     plan = make_plan(
-        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, steps
-    )
+        model, data, objective, metrics, optimizer, batch_size, validation, patience, clip, steps,
+        transform,
+    )  # fmt: skip
     if average and validation is not None:
         raise NesymmError("average: with validation data the best epoch is returned, not a mean")
     if average:
@@ -154,10 +159,11 @@ def fit(
             for number in range(state.batch, plan.batches):
                 rows = order[number * plan.batch_size : (number + 1) * plan.batch_size]
                 here = run.key(seed, state, number, rows)
+                batch = plan.training.rows(rows, state.epoch * plan.batches + number)
                 new, opt, loss, sizes, _, odds, _ = update(
-                    state.variables, state.optimizer, *plan.training.rows(rows), here
+                    state.variables, state.optimizer, batch, here
                 )
-                _refuse_infinite(run, state, loss, sizes, data, rows, steps)
+                _refuse_infinite(run, state, loss, sizes, data, rows, steps, transform)
                 losses = (*state.losses, float(loss))
                 state = replace(
                     state,
@@ -233,6 +239,7 @@ def _refuse_infinite(
     data: Mapping[str, Any],
     rows: np.ndarray,
     steps: int | None,
+    transform: Transform | None,
 ) -> None:
     """Stop where the loss or a gradient is not finite, and say what it is due to."""
     bad = [n for n, v in sizes.items() if not np.isfinite(v)]
@@ -242,7 +249,10 @@ def _refuse_infinite(
     shown = ", ".join(map(str, rows[:8])) + ("…" if len(rows) > 8 else "")
     message = f"the loss is {float(loss)} in epoch {state.epoch}, batch {state.batch} "
     message += f"(sequences {shown})"
-    cause = None if np.isfinite(float(loss)) else _cause(model, run, data, rows, steps)
+    some = {n: np.asanyarray(v)[rows] for n, v in data.items()}
+    if transform is not None:
+        some = dict(transform(some, state.epoch * run.plan.batches + state.batch))
+    cause = None if np.isfinite(float(loss)) else _cause(model, run, some, rows, steps)
     if cause is not None:
         message += f"; {cause}"
     elif bad:
@@ -251,12 +261,12 @@ def _refuse_infinite(
 
 
 def _cause(
-    model: Model, run: _Run, data: Mapping[str, Any], rows: np.ndarray, steps: int | None
+    model: Model, run: _Run, batch: Mapping[str, Any], rows: np.ndarray, steps: int | None
 ) -> str | None:
     """What a filter says of the first sequence of a batch that fails."""
     labels = {n for t in run.plan.terms for n in t.label_names}
     labels |= {n for t in run.plan.metrics.values() for n in t.label_names}
-    some = {n: np.asanyarray(v)[rows] for n, v in data.items() if n not in labels}
+    some = {n: v for n, v in batch.items() if n not in labels}
 
     def failures(networks: Mapping[str, Any]) -> tuple[Failure, ...]:
         return run.filter.failures(Request(some, model.parameters, networks, steps))
@@ -395,7 +405,9 @@ class _Run:
             together = jnp.logaddexp(kept, fresh) - jnp.log(2.0)
             return Estimate(together, {}, (), arrays["last"], sizes), fresh - kept
 
-        def update(variables: Trainable, optimizer: Any, arrays: Any, labels: Any, key: Any) -> Any:
+        def update(variables: Trainable, optimizer: Any, rows: Any, key: Any) -> Any:
+            arrays, labels = data.read(rows)
+
             def loss(variables: Trainable) -> Any:
                 if self.keeps_runs:
                     found, odds = both(variables, arrays, key)
@@ -429,7 +441,7 @@ class _Run:
         if isinstance(engine, ExactFilter) and particles == 1:
             return Noise()
         rows = order_of(seed, state.epoch, self.plan.training.size)[: self.plan.batch_size]
-        numbers = self.plan.training.rows(rows)
+        numbers = self.plan.training.rows(rows, state.epoch * self.plan.batches)
         keys = [
             keys_of(seed, rows, np.full(len(rows), _APART + k), _APART + REPEATS + k)
             if self.keeps_runs
@@ -440,7 +452,7 @@ class _Run:
 
         def gradients() -> Iterator[Any]:
             for key in keys:
-                *_, found, _, here = update(state.variables, state.optimizer, *numbers, key)
+                *_, found, _, here = update(state.variables, state.optimizer, numbers, key)
                 sizes.append(np.asarray(here))
                 yield found
 
@@ -454,14 +466,17 @@ class _Run:
         """The loss and the metrics of each sequence of a batch."""
         estimates = self.estimates(data, batch)
 
-        def scores(variables: Trainable, arrays: Any, labels: Any, key: Any) -> dict[str, Any]:
+        def scores(variables: Trainable, rows: Any, key: Any) -> dict[str, Any]:
+            arrays, labels = data.read(rows)
             estimate = estimates(variables, arrays, key)
             watched = {n: m(estimate, labels) for n, m in self.plan.metrics.items()}
             return {"loss": total(self.plan.terms, estimate, labels), **watched}
 
         return scores
 
-    def evaluate(self, variables: Trainable, data: Data, seed: int) -> dict[str, float]:
+    def evaluate(
+        self, variables: Trainable, data: Data, seed: int, update: int
+    ) -> dict[str, float]:
         """The means of loss and metrics over a data set, where they are known."""
         batch = self.plan.batch_size
         parts: dict[str, list[np.ndarray]] = {}
@@ -471,7 +486,7 @@ class _Run:
             if kind not in self._evaluators:
                 self._evaluators[kind] = eqx.filter_jit(self.scores(data, len(rows)))
             key = jax.random.fold_in(jax.random.key(seed), start)
-            found = self._evaluators[kind](variables, *data.rows(rows), key)
+            found = self._evaluators[kind](variables, data.rows(rows, update), key)
             for name, values in found.items():
                 parts.setdefault(name, []).append(np.asarray(values, np.float64))
         whole = {n: np.concatenate(v) for n, v in parts.items()}
@@ -485,7 +500,8 @@ class _Run:
         if watched is None and self.plan.metrics:
             watched = self.plan.training
         if watched is not None:
-            found = self.evaluate(state.variables, watched, seed)
+            done = (state.epoch + 1) * self.plan.batches
+            found = self.evaluate(state.variables, watched, seed, done)
             loss = found.pop("loss")
             if self.plan.judged:
                 out["validation"] = loss

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -15,7 +16,7 @@ from nesymm.errors import NesymmError, NesymmWarning
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import Sequences, prepare
 from nesymm.inference.loop import to_arrays
-from nesymm.inference.methods import Auto, Bootstrap, Method, RaoBlackwellised
+from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.training.objectives import (
     ELBO,
     LogEvidence,
@@ -29,25 +30,39 @@ if TYPE_CHECKING:
     from nesymm.model import Model
 
 
+# Makes what a program reads, and the labels, of the arrays of a batch and the number of updates.
+Transform = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Data:
-    """A data set, prepared once: its layout, its numbers, its labels."""
+    """A data set, prepared once: its layout, its numbers, its labels.
+
+    With `coded`, the arrays are raw: `coded` makes numbers and labels of those of a batch.
+    """
 
     layout: Sequences
     arrays: Mapping[str, Any]
     labels: Mapping[str, np.ndarray]
     uniform: bool
+    coded: Callable[[Mapping[str, Any], Any], tuple[Any, Any]] | None = None
 
     @property
     def size(self) -> int:
         return self.layout.batch
 
-    def rows(self, index: np.ndarray) -> tuple[Any, Any]:
-        """The numbers and labels of some sequences."""
+    def rows(self, index: np.ndarray, update: int) -> tuple[Any, Any]:
+        """The numbers and labels of some sequences for an update, as `read` takes them."""
+        if self.coded is not None:
+            return {n: v[index] for n, v in self.arrays.items()}, np.int32(update)
         timed = jax.tree.map(lambda x: x[:, index], self.arrays["timed"])
         static = jax.tree.map(lambda x: x[index], self.arrays["static"])
         arrays = {"timed": timed, "static": static, "last": self.arrays["last"][index]}
         return arrays, {n: v[index] for n, v in self.labels.items()}
+
+    def read(self, rows: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Numbers and labels, inside compiled code."""
+        return rows if self.coded is None else self.coded(*rows)
 
 
 def load(
@@ -55,6 +70,7 @@ def load(
     data: Mapping[str, Any],
     terms: Sequence[Term],
     steps: int | None = None,
+    transform: Transform | None = None,
 ) -> Data:
     """Split a dictionary of arrays into what the program reads and the labels."""
     if not isinstance(data, Mapping):
@@ -62,6 +78,8 @@ def load(
             f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
         )
     names = {n for t in terms for n in t.label_names}
+    if transform is not None:
+        return _raw(model, data, names, steps, transform)
     labels = {}
     for name in names:
         if name not in data:
@@ -75,6 +93,44 @@ def load(
             )
     uniform = bool(np.all(layout.last == layout.steps - 1))
     return Data(layout, to_arrays(layout), labels, uniform)
+
+
+def _raw(
+    model: Model,
+    data: Mapping[str, Any],
+    names: set[str],
+    steps: int | None,
+    transform: Transform,
+) -> Data:
+    """Arrays of which only those of a batch become what the program reads."""
+    arrays = {n: np.asarray(v) for n, v in data.items()}
+    lengths = {n: len(a) if a.ndim else 0 for n, a in arrays.items()}
+    if len(set(lengths.values())) != 1 or 0 in lengths.values():
+        shown = ", ".join(f"{n} {a.shape}" for n, a in arrays.items())
+        raise DataError(f"data: expected arrays with one leading batch axis, received {shown}")
+
+    def prepared(raw: Mapping[str, Any], update: Any) -> tuple[Sequences, dict[str, Any]]:
+        found = transform(raw, update)
+        if not isinstance(found, Mapping):
+            raise NesymmError(
+                "transform: expected a function that returns a dictionary of arrays by name, "
+                f"received {type(found).__name__}"
+            )
+        if missing := names - found.keys():
+            raise NesymmError(f"transform: it gives no labels {', '.join(sorted(missing))}")
+        rest = {n: v for n, v in found.items() if n not in names}
+        labels = {n: jnp.asarray(found[n], float) for n in names}
+        return prepare(model.step, rest, steps, traced=True), labels
+
+    def coded(raw: Mapping[str, Any], update: Any) -> tuple[Any, Any]:
+        sequences, labels = prepared(raw, update)
+        return to_arrays(sequences), labels
+
+    found: list[Sequences] = []
+    jax.eval_shape(lambda *a: found.append(prepared(*a)[0].layout()), arrays, np.int32(0))
+    (layout,) = found
+    uniform = bool(np.all(layout.last == layout.steps - 1))
+    return Data(layout, arrays, {}, uniform, coded)
 
 
 @dataclass(frozen=True)
@@ -106,6 +162,7 @@ def make_plan(
     patience: int | None,
     clip: float | None,
     steps: int | None,
+    transform: Transform | None = None,
 ) -> Plan:
     if patience is not None and validation is None:
         raise NesymmError("patience: needs `validation` data, whose loss it watches")
@@ -122,8 +179,8 @@ def make_plan(
         if name in metrics:
             raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
     read = (*terms, *metrics.values())
-    training = load(model, data, read, steps)
-    held_out = load(model, validation, read, steps) if validation is not None else None
+    training = load(model, data, read, steps, transform)
+    held_out = None if validation is None else load(model, validation, read, steps, transform)
     judged = held_out is not None and _informs(held_out, terms, model)
     if not _informs(training, terms, model):
         _warn_of_no_evidence()
@@ -157,7 +214,7 @@ def _informs(data: Data, terms: Sequence[Objective], model: Model) -> bool:
 
 def _reads(term: Objective, data: Data, model: Model) -> bool:
     if isinstance(term, QueryLoss):
-        return not np.isnan(data.labels[term.labels]).all()
+        return data.coded is not None or not np.isnan(data.labels[term.labels]).all()
     fixed = any(o.value is not None for o in model.step.observations)
     return fixed or any(_has_entry(data.layout, n) for n in data.layout.observed)
 
@@ -197,15 +254,17 @@ def _warn_of_no_judgement() -> None:
 
 
 def method_for(terms: Sequence[Objective], method: Method | str) -> Method | str:
-    """The ELBO is a bound for one particle."""
+    """The ELBO is a bound for one particle, or one draw of what exact inference cannot sum."""
     if not any(isinstance(t, ELBO) for t in terms):
         return method
     if method == "auto" or isinstance(method, Auto):
         return RaoBlackwellised(particles=1)
     if isinstance(method, RaoBlackwellised | Bootstrap) and method.particles == 1:
         return method
+    if isinstance(method, ExactForward) and method.draws == 1:
+        return method
     raise NesymmError(
         f"method: the ELBO needs one particle, received {method}\n"
-        "  = help: `method=RaoBlackwellised(particles=1)`; with more particles, `LogEvidence()` is "
-        "the importance-weighted bound"
+        "  = help: `method=RaoBlackwellised(particles=1)` or `ExactForward(draws=1)`; with more "
+        "particles, `LogEvidence()` is the importance-weighted bound"
     )
