@@ -6,7 +6,6 @@ and once more for each query. Elements of plates are told apart throughout.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ from nesymm.inference.elimination.summation import (
     Target,
     point,
     product_along_axes,
-    searched_order,
     sum_out,
 )
 from nesymm.inference.estimators import average
@@ -373,15 +371,6 @@ def grounded_roots(plan: Plan) -> list[Expr]:
     return roots
 
 
-def shared_nodes(roots: list[Expr]) -> frozenset[int]:
-    """The conditions and values that more than one other expression reads."""
-    readers: Counter[int] = Counter(id(root) for root in roots)
-    nodes = list(postorder(roots))
-    for node in nodes:
-        readers.update(id(arg) for arg in node.args)
-    return frozenset(id(n) for n in nodes if n.args and readers[id(n)] > 1)
-
-
 def draw_all(
     factors: list[Named],
     key: Any,
@@ -398,7 +387,6 @@ def draw_all(
             inside,
             sum_=engine.sum,
             room=engine.room(lanes.batch),
-            order=searched_order(inside),
         )
         known = isinstance(key, np.random.Generator)
         here = key if known else jax.random.fold_in(key, number)
@@ -441,4 +429,4 @@ def elements_of(
         yield key, here(variable.guard), params
 
 
-__all__ = ["ExactStep", "draw_all", "grounded_roots", "shared_nodes"]
+__all__ = ["ExactStep", "draw_all", "grounded_roots"]

@@ -21,13 +21,13 @@ from nesymm.inference.elimination.beliefs import Partition, maximum, merge, part
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import (
     MAX_BYTES,
-    MAX_CELLS,
     Room,
     by_some_naming,
     logsumexp,
 )
+from nesymm.inference.elimination.order import MAX_CELLS
 from nesymm.inference.elimination.summation import Target, point
-from nesymm.inference.exact_step import ExactStep, grounded_roots, shared_nodes
+from nesymm.inference.exact_step import ExactStep, grounded_roots
 from nesymm.inference.lifting import causes, finite_arguments, is_static, on_grid, values
 from nesymm.inference.loop import settle
 from nesymm.inference.methods import ExactForward
@@ -38,6 +38,7 @@ from nesymm.inference.plan import (
     emitted_variables,
     make_plan,
     reads,
+    shared_nodes,
     tested_variables,
 )
 from nesymm.inference.questions import questions

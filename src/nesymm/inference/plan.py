@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from nesymm.inference.weights import REPARAMETERISED
 from nesymm.ir.algebra import const
@@ -57,6 +58,16 @@ class Plan:
     unread: frozenset[str]
     folded: Mapping[str, Folded]
     grounded: bool = False
+
+    @cached_property
+    def shared(self) -> frozenset[int]:
+        """The nodes that several others read."""
+        roots = [*self.step.roots()]
+        for variable in self.variables.values():
+            roots += variable.expressions()
+        for folded in self.folded.values():
+            roots += folded.holds
+        return shared_nodes(dict.fromkeys(roots))
 
     @property
     def enumerated(self) -> frozenset[str]:
@@ -267,3 +278,13 @@ def _tested(programs: tuple[StepProgram, ...]) -> tuple[frozenset[str], frozense
                 ):
                     changed |= mark(variable.expressions())
     return frozenset(found), frozenset(parameters)
+
+
+def shared_nodes(roots: Iterable[Expr]) -> frozenset[int]:
+    """The conditions and values that more than one other expression reads."""
+    roots = list(roots)
+    readers: Counter[int] = Counter(id(root) for root in roots)
+    nodes = list(postorder(roots))
+    for node in nodes:
+        readers.update(id(arg) for arg in node.args)
+    return frozenset(id(n) for n in nodes if n.args and readers[id(n)] > 1)

@@ -210,7 +210,9 @@ class ParticleStep:
             draw,
             plan.variables,
         )
-        return Tables(world, self.settings.real, self.settings.room, naming=self.settings.naming)
+        often = frozenset() if concrete or draw else plan.shared
+        settings = self.settings
+        return Tables(world, settings.real, settings.room, naming=settings.naming, often=often)
 
     # ------------------------------------------------------------ before the evidence
 

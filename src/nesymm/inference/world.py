@@ -295,6 +295,10 @@ def _code(type_: Type, value: Any) -> Any:
     return type_.values.index(value) if isinstance(type_, Enum) else value
 
 
+# A condition on more joint values than this gets a name where several others read it.
+_FEW_CELLS = 16
+
+
 class Tables(Lowering):
     """Evaluates expressions over enumerated dimensions; keeps their tables small.
 
@@ -312,16 +316,19 @@ class Tables(Lowering):
         room: Room = ROOM,
         shared: frozenset[int] | None = None,
         naming: Naming = NAMINGS[0],
+        often: frozenset[int] = frozenset(),
     ):
         super().__init__(jnp, world, real)
         self.world = world
         self.room = room
         self.shared = shared
         self.naming = naming
+        self.often = often
         self.factors: list[tuple[Named, ...]] = []
         self.positions: dict[int, Named] = {}
         self.fixpoints: dict[int, list[Named]] = {}
         self.names: dict[int, Any] = {}
+        self.labels: dict[tuple, tuple[Named, Named]] = {}  # conditions with their names
 
     def name_of(self, expr: Expr, index: Named, type_: Int | Enum) -> Any:
         """The choice that stands for the positions of an expression in a finite type."""
@@ -359,6 +366,9 @@ class Tables(Lowering):
             result = _certain(result)
             if id(expr) in self.shared and (self.naming.shared or self._many([result])):
                 result = self._compact(result, expr.type)
+        elif id(expr) in self.often and isinstance(expr.type, Bool):
+            if cells(result.dims) > _FEW_CELLS:
+                result = self.named(result)
         return result
 
     def _many(self, values: Sequence[Named]) -> bool:
@@ -447,6 +457,13 @@ class Tables(Lowering):
         """The same condition as a choice of its own."""
         if cells(condition.dims) <= 2:
             return condition
+        # Two names for one thing would tie together, through it, all that reads them.
+        key = (id(condition.array), condition.dims)
+        if key not in self.labels:
+            self.labels[key] = (condition, self._labelled(condition))
+        return self.labels[key][1]
+
+    def _labelled(self, condition: Named) -> Named:
         if self.shared is not None:
             dim = self._aux(condition, 2)
             truth = Named(jnp.asarray([False, True]), (dim,))

@@ -7,7 +7,7 @@ was joined is remembered, so that the choices can be drawn in the opposite order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,11 +29,10 @@ from nesymm.inference.elimination.choices import (
     choices,
 )
 from nesymm.inference.elimination.disjunction import Disjunction, Tree
+from nesymm.inference.elimination.order import MAX_CELLS, searched_order
 from nesymm.inference.named import Named, apply, deepen, expand, reduce, union
 from nesymm.ir.expr import Axis
 
-# No table over finite variables may have more cells than this (per particle).
-MAX_CELLS = 1 << 21
 # Nor may it have more bytes than this for all elements, sequences and particles together.
 MAX_BYTES = 1 << 33
 
@@ -240,10 +239,8 @@ def eliminate(
     room: Room = ROOM,
     first: frozenset[Choice] = frozenset(),
     plain: bool = False,
-    order: Sequence[Choice] = (),
 ) -> Eliminated:
-    """Sum out all choices but those in `keep`; those in `first` before the others, and those in
-    `order` one after the other.
+    """Sum out all choices but those in `keep`, those in `first` before the others.
 
     With `plain`, factors that are at hand as plain numbers are multiplied and added as such,
     which saves most of the time and may underflow where evidence is very improbable.
@@ -266,15 +263,12 @@ def eliminate(
     sum_ = summing(sum_, union(f.dims for f in live))
     open_ = {d for f in live for d in choices(f.dims)} | {t.whole for t in ties.values()}
     open_ -= keep
-    rank = {dim: i for i, dim in enumerate(order)}
+    order: list[Choice] = []
     while open_:
-        depth = max(len(d.plates) for d in open_)
-        deepest = [d for d in open_ if len(d.plates) == depth]
-        now = [d for d in deepest if d not in ties] or deepest
-        dim = min(
-            [d for d in now if d in first] or now,
-            key=lambda d: (rank.get(d, 0), cells(_reached(live, d)), repr(d)),
-        )
+        order = order or _next_ones(live, open_, ties, first)
+        dim = order.pop(0)
+        if dim not in open_:
+            continue  # a part of a disjunction that went with another
         if dim in ties:
             together = _tied(live, dim, ties)
             mine = [f for f in live if together & set(choices(f.dims))]
@@ -320,8 +314,19 @@ def _plain_sum(jnp: Any, array: Any, axis: Any) -> Any:
     return _written_sum(array, axes[0])
 
 
-def _reached(factors: Sequence[Named], dim: Choice) -> tuple:
-    return union(f.dims for f in factors if dim in f.dims)
+def _next_ones(
+    factors: Sequence[Named],
+    open_: set[Choice],
+    ties: Collection[Choice],
+    first: Collection[Choice],
+) -> list[Choice]:
+    """The next choices to go, in order: the deepest ones, but not yet the parts of disjunctions."""
+    depth = max(len(d.plates) for d in open_)
+    deepest = [d for d in open_ if len(d.plates) == depth]
+    now = [d for d in deepest if d not in ties] or deepest
+    now = sorted([d for d in now if d in first] or now, key=repr)
+    there = {d for f in factors for d in choices(f.dims)}
+    return searched_order(factors, there.difference(now)) + [d for d in now if d not in there]
 
 
 def _close(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:

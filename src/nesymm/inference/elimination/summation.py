@@ -5,16 +5,12 @@ finite value computed from choices: a field of the next state, the answer to a q
 the sum as a deterministic factor that is never written out: when the first choice that it depends
 on is summed, the mass of the joined table is moved to the target's places, and from then on the
 target is a dimension like any other.
-
-The order of summation decides how large the joined tables become. Two searches, greedy by size
-and min-fill, are simulated on the scopes of the factors, and the cheaper order is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +19,6 @@ from nesymm.inference.arrays import xp
 from nesymm.inference.elimination.beliefs import maximum, scatter
 from nesymm.inference.elimination.choices import Choice, cells, choices
 from nesymm.inference.elimination.factors import (
-    MAX_CELLS,
     ROOM,
     Room,
     Sum,
@@ -31,13 +26,12 @@ from nesymm.inference.elimination.factors import (
     logsumexp,
     summing,
 )
+from nesymm.inference.elimination.order import searched_order
 from nesymm.inference.named import Named, apply, expand, reduce, union
 from nesymm.ir.expr import Axis
 
 # Mass is moved by comparing each place with each cell while there are no more pairs than this.
 _COMPARED = 1 << 14
-# The binary logarithm of the cells that no table may have.
-_HOPELESS = float(np.log2(MAX_CELLS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +63,7 @@ def sum_out(
     total = [f for f in live if not choices(f.dims)]
     live = [f for f in live if choices(f.dims)]
     sum_ = summing(sum_, union([*(f.dims for f in live), *(t.index.dims for t in waiting)]))
-    for dim in searched_order(live, waiting, keep):
+    for dim in searched_order(live, keep, [(t.new, t.index) for t in waiting]):
         mine = [f for f in live if dim in f.dims]
         moved = [t for t in waiting if dim in t.index.dims]
         dims = union([*(f.dims for f in mine), *(t.index.dims for t in moved)])
@@ -141,136 +135,4 @@ def _move(table: Named, targets: list[Target], gone: Choice, room: Room, sum_: S
     return reduce(xp, lambda a, axis: sum_(xp, a, axis), table, [gone])
 
 
-# ---------------------------------------------------------------- the order
-
-
-def searched_order(
-    live: Sequence[Named],
-    waiting: Sequence[Target] = (),
-    keep: frozenset[Choice] = frozenset(),
-) -> list[Choice]:
-    """The order in which to sum out what is not kept."""
-    numbers: dict[Choice, int] = {}
-
-    def scope(dims: Iterable[Any]) -> int:
-        mask = 0
-        for dim in dims:
-            if isinstance(dim, Choice):
-                mask |= 1 << numbers.setdefault(dim, len(numbers))
-        return mask
-
-    scopes = tuple(scope(f.dims) for f in live)
-    moved = tuple((scope((t.new,)), scope(t.index.dims)) for t in waiting)
-    open_ = scope(d for d in numbers if d not in keep)
-    sizes = tuple(float(np.log2(d.size)) for d in numbers)
-    named = list(numbers)
-    return [named[i] for i in _search(scopes, moved, open_, sizes)]
-
-
-@lru_cache(maxsize=4096)
-def _search(
-    scopes: tuple[int, ...],
-    moved: tuple[tuple[int, int], ...],
-    open_: int,
-    sizes: tuple[float, ...],
-) -> tuple[int, ...]:
-    """The cheaper of two orders. Scopes are bit masks; sizes are binary logarithms."""
-    found = [_simulate(scopes, moved, open_, sizes, score) for score in (_by_size, _by_fill)]
-    return min(found)[2]
-
-
-Score = Callable[[int, int, tuple[float, ...], list[int]], float]
-
-
-def _by_size(joined: int, left: int, sizes: tuple[float, ...], near: list[int]) -> float:
-    return max(_bits(joined, sizes), _bits(left, sizes))
-
-
-def _by_fill(joined: int, left: int, sizes: tuple[float, ...], near: list[int]) -> float:
-    """How many pairs meet for the first time (each seen from both sides); sizes decide between
-    equals."""
-    fill, rest = 0, left
-    while rest:
-        low = rest & -rest
-        fill += (left & ~near[low.bit_length() - 1] & ~low).bit_count()
-        rest ^= low
-    return fill / 2 + _bits(left, sizes) / 64
-
-
-def _bits(mask: int, sizes: tuple[float, ...]) -> float:
-    total = 0.0
-    while mask:
-        low = mask & -mask
-        total += sizes[low.bit_length() - 1]
-        mask ^= low
-    return total
-
-
-def _simulate(
-    scopes: tuple[int, ...],
-    moved: tuple[tuple[int, int], ...],
-    open_: int,
-    sizes: tuple[float, ...],
-    score: Score,
-) -> tuple[float, float, tuple[int, ...]]:
-    """The largest table, the cells of all tables, and the order that a search finds."""
-    live, waiting = list(scopes), list(moved)
-    near = [0] * len(sizes)  # What each stands in one scope with.
-
-    def meet(scope: int) -> None:
-        rest = scope
-        while rest:
-            low = rest & -rest
-            near[low.bit_length() - 1] |= scope
-            rest ^= low
-
-    for scope in scopes:
-        meet(scope)
-    order: list[int] = []
-    peak = work = 0.0
-
-    def reach(i: int) -> tuple[int, int]:
-        bit = 1 << i
-        joined = bit
-        for scope in live:
-            if scope & bit:
-                joined |= scope
-        left = joined
-        for new, index in waiting:
-            if index & bit:
-                joined |= index
-                left |= index | new
-        return joined, left & ~bit
-
-    todo = [i for i in range(len(sizes)) if open_ >> i & 1]
-    known: dict[int, tuple[float, int, int]] = {}
-    while todo:
-        # A target is a dimension only after its mass was moved.
-        unmoved = 0
-        for new, _ in waiting:
-            unmoved |= new
-        ready = [i for i in todo if not unmoved >> i & 1]
-        for i in ready:
-            if i not in known:
-                joined, left = reach(i)
-                known[i] = (score(joined, left, sizes, near), joined, left)
-        best = min(ready, key=lambda i: (known[i][0], i))
-        _, joined, left = known[best]
-        bit = 1 << best
-        live = [s for s in live if not s & bit]
-        live.append(left)
-        meet(left)
-        waiting = [t for t in waiting if not t[1] & bit]
-        todo.remove(best)
-        order.append(best)
-        size = max(_bits(joined, sizes), _bits(left, sizes))
-        peak = max(peak, size)
-        if peak > _HOPELESS:
-            # It will be refused there, whatever comes after.
-            return peak, np.inf, (*order, *todo)
-        work += 2.0**size
-        known = {i: k for i, k in known.items() if not (joined | left) >> i & 1}
-    return peak, work, tuple(order)
-
-
-__all__ = ["Target", "point", "product_along_axes", "searched_order", "sum_out"]
+__all__ = ["Target", "point", "product_along_axes", "sum_out"]
