@@ -411,7 +411,7 @@ def test_unbounded_recursion(
     program: str, line: int, column: int, reached: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The limits are large, so that large programs compile; lower ones find the same.
-    monkeypatch.setattr("nesymm.ground.resolution.MAX_TABLES", 500)
+    monkeypatch.setattr("nesymm.ground.limits.MAX_TABLES", 500)
     monkeypatch.setattr("nesymm.ground.resolution.MAX_ANSWERS", 500)
     error = refused(program)
     message = str(error)
