@@ -412,7 +412,7 @@ def test_unbounded_recursion(
 ) -> None:
     # The limits are large, so that large programs compile; lower ones find the same.
     monkeypatch.setattr("nesymm.ground.limits.MAX_TABLES", 500)
-    monkeypatch.setattr("nesymm.ground.resolution.MAX_ANSWERS", 500)
+    monkeypatch.setattr("nesymm.ground.limits.MAX_ANSWERS", 500)
     error = refused(program)
     message = str(error)
     assert error.codes == ("E305",)
