@@ -41,8 +41,8 @@ class Verdict:
         return self.kind in ("wrong", "crashed")
 
 
-class Timeout(Exception):
-    """The time for one case is over."""
+class Timeout(BaseException):
+    """The time for one case is over. No handler of errors may take it for one."""
 
 
 class Wrong(Exception):
@@ -550,17 +550,17 @@ PROBLOG_SECONDS = 10
 
 @contextmanager
 def _shorter(seconds: float) -> Iterator[None]:
-    """Where there is a limit of time, a tighter one; what is left of the first goes on after."""
-    left, _ = signal.getitimer(signal.ITIMER_REAL)
-    began = time.monotonic()
+    """Where there is a limit of time, a tighter one; what is left of the first holds again after."""
+    left, _ = signal.getitimer(signal.ITIMER_PROF)
+    began = time.process_time()
     if left:
-        signal.setitimer(signal.ITIMER_REAL, min(left, seconds), 5)
+        signal.setitimer(signal.ITIMER_PROF, min(left, seconds), 5)
     try:
         yield
     finally:
         if left:
-            rest = max(0.1, left - (time.monotonic() - began))
-            signal.setitimer(signal.ITIMER_REAL, rest, 5)
+            rest = max(0.1, left - (time.process_time() - began))
+            signal.setitimer(signal.ITIMER_PROF, rest, 5)
 
 
 def problog(subject: Subject) -> None:

@@ -99,7 +99,7 @@ def smaller(seed: int, route: str, mark: tuple[str, ...]) -> dict[str, Any]:
                 for verdict in routes.assess(case, [route]):
                     if routes.signature(verdict) == mark:
                         return verdict
-        except Exception:
+        except (Exception, routes.Timeout):
             return None
         return None
 
