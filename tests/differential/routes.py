@@ -550,7 +550,7 @@ PROBLOG_SECONDS = 10
 
 @contextmanager
 def _shorter(seconds: float) -> Iterator[None]:
-    """Where there is a limit of time, a tighter one; what is left of the first holds again after."""
+    """Where there is a limit of time, a tighter one; afterwards what is left of the first."""
     left, _ = signal.getitimer(signal.ITIMER_PROF)
     began = time.process_time()
     if left:

@@ -37,7 +37,7 @@ from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis, Expr, System, make, postorder, rewrite
 from nesymm.ir.passes.plates import written_out
 from nesymm.ir.step import RandomVariable, StepProgram
-from nesymm.ir.types import Bool, Enum, Int, Type, domain, is_finite
+from nesymm.ir.types import BOOL, Bool, Enum, Int, Type, domain, is_finite
 
 
 @dataclass(frozen=True)
@@ -366,9 +366,8 @@ class Tables(Lowering):
             result = _certain(result)
             if id(expr) in self.shared and (self.naming.shared or self._many([result])):
                 result = self._compact(result, expr.type)
-        elif id(expr) in self.often and isinstance(expr.type, Bool):
-            if cells(result.dims) > _FEW_CELLS:
-                result = self.named(result)
+        elif id(expr) in self.often and expr.type == BOOL and cells(result.dims) > _FEW_CELLS:
+            result = self.named(result)
         return result
 
     def _many(self, values: Sequence[Named]) -> bool:
