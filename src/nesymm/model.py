@@ -383,12 +383,12 @@ class Model:
 
     def _filter(self, method: Method | str) -> Filter:
         from nesymm.inference.filter import Filter
-        from nesymm.inference.methods import METHODS, parse_method
+        from nesymm.inference.methods import Method, parse_method
 
         if not self.step.temporal:
             raise NesymmError("this program has no time; use `infer`")
         chosen = parse_method(method) if isinstance(method, str) else method
-        if not isinstance(chosen, METHODS):
+        if isinstance(chosen, type) or not isinstance(chosen, Method):
             raise NesymmError(
                 "method: expected Auto(), ExactForward(), RaoBlackwellised(), Bootstrap() or the "
                 f"name of one, received {method!r}"

@@ -318,7 +318,7 @@ def test_totals_of_many_are_summed_one_by_one(method: Method) -> None:
 
 def test_entities_that_one_observation_couples_stay_side_by_side() -> None:
     step = nesymm.compile(BITES.source).step
-    engine = ParticleFilter(step, RaoBlackwellised(), frozenset({"hit"}), np.float64, 2)
+    engine = ParticleFilter(step, frozenset({"hit"}), np.float64, 2, particles=1000, solve=True)
     assert engine.later.split == engine.first.split == frozenset()
 
 

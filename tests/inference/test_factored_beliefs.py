@@ -12,7 +12,7 @@ import pytest
 import nesymm
 from nesymm.inference.data import prepare
 from nesymm.inference.elimination.choices import cells
-from nesymm.inference.loop import run, to_arrays
+from nesymm.inference.loop import Run, to_arrays
 from nesymm.inference.methods import ExactForward
 
 RULES = Path(__file__).parents[2] / "examples" / "paper" / "discriminative.nsl"
@@ -29,8 +29,8 @@ def test_observed_hits_part_health_from_the_enemy() -> None:
     }
     sequences = prepare(model.step, data)
     with jax.enable_x64(True):
-        engine, _ = model._filter(ExactForward()).engines.choose(sequences)
-        _, state = run(
+        engine = model._filter(ExactForward()).engines.choose(sequences)
+        run = Run(
             engine,
             engine.settings(1),
             sequences,
@@ -38,8 +38,9 @@ def test_observed_hits_part_health_from_the_enemy() -> None:
             model.parameters,
             model.networks,
             jax.random.key(0),
-            uniform=True,
+            together=True,
         )
+        state = run.outcome().last
     assert sorted(cells(b.dims) for b in state.beliefs) == [41, 100]
 
 

@@ -12,7 +12,7 @@ from nesymm.inference import unrolled
 from nesymm.inference.data import prepare
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import TooLarge
-from nesymm.inference.engines import describe, shapes
+from nesymm.inference.auto import shapes
 from nesymm.inference.filter import Filter
 from nesymm.inference.methods import Auto, ExactForward, RaoBlackwellised
 
@@ -65,10 +65,10 @@ def test_auto_goes_around_them() -> None:
 
 def test_auto_goes_around_those_given_a_particle() -> None:
     step = nesymm.compile(WALK).step
-    engine, reason = Filter(step, Auto()).engines.choose(prepare(step, {"alike": [[0, 0]]}))
-    assert describe(engine) == "bootstrap, 1,000 particles"
-    assert "p is normal" in reason
-    assert "given a particle: these finite variables" in reason
+    engine = Filter(step, Auto()).engines.choose(prepare(step, {"alike": [[0, 0]]}))
+    assert engine.describe() == "bootstrap, 1,000 particles"
+    assert "p is normal" in engine.reason
+    assert "given a particle: these finite variables" in engine.reason
 
 
 def test_a_batch_counts() -> None:
@@ -76,13 +76,13 @@ def test_a_batch_counts() -> None:
     step = nesymm.compile(PAIR).step
     few, many = (prepare(step, {"y": np.ones((n, 2))}) for n in (2, 3_000_000))
     auto = Filter(step, Auto())
-    assert describe(auto.engines.choose(few)[0]) == "exact forward"
+    assert auto.engines.choose(few).describe() == "exact forward"
     wanted = r"x \(\d+\), z \(16\).* cells, [\d.]+ GB in all; .* fewer sequences at once"
     with pytest.raises(TooLarge, match=wanted):  # particles would need even more
         auto.engines.choose(many)
     exact = Filter(step, ExactForward())
     with pytest.raises(TooLarge, match=wanted):
-        shapes(step, exact.engines.choose(many)[0], many)
+        shapes(step, exact.engines.choose(many), many)
 
 
 def test_particles_name_values_where_their_tables_are_too_large() -> None:

@@ -12,7 +12,7 @@ import pytest
 import nesymm
 from nesymm.inference.data import prepare
 from nesymm.inference.elimination.choices import PARTICLE
-from nesymm.inference.loop import run, to_arrays
+from nesymm.inference.loop import Run, to_arrays
 from nesymm.inference.methods import RaoBlackwellised
 
 pytestmark = pytest.mark.compiled
@@ -42,8 +42,8 @@ def data() -> dict[str, np.ndarray]:
 def test_what_follows_from_inputs_has_no_particle_axis() -> None:
     model = nesymm.compile(WALK, networks={"drift": lambda place: jnp.zeros(3)})
     sequences = prepare(model.step, data())
-    engine, _ = model._filter(RaoBlackwellised(particles=PARTICLES)).engines.choose(sequences)
-    _, state = run(
+    engine = model._filter(RaoBlackwellised(particles=PARTICLES)).engines.choose(sequences)
+    run = Run(
         engine,
         engine.settings(sequences.batch),
         sequences,
@@ -51,8 +51,9 @@ def test_what_follows_from_inputs_has_no_particle_axis() -> None:
         model.parameters,
         model.networks,
         jax.random.key(0),
-        uniform=True,
+        together=True,
     )
+    state = run.outcome().last
     assert PARTICLE not in state.slots["place.0"].dims
     assert PARTICLE in state.slots["prey.0"].dims
 

@@ -39,7 +39,9 @@ SHARED = """
 
 
 def proposed(text: str, method: RaoBlackwellised | Bootstrap = RaoBlackwellised()) -> dict:  # noqa: B008
-    engine = ParticleFilter(nesymm.compile(text).step, method, frozenset(), np.float32, 4)
+    step, solve = nesymm.compile(text).step, isinstance(method, RaoBlackwellised)
+    about = (step, frozenset(), np.float32, 4)
+    engine = ParticleFilter(*about, particles=method.particles, solve=solve)
     return {n: p.given is not None for found in engine.proposals for n, p in found.items()}
 
 

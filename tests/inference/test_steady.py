@@ -49,7 +49,7 @@ def test_the_answers_are_those_of_particles(monkeypatch: pytest.MonkeyPatch) -> 
         loose = model.filter(
             {"frame": np.repeat(frames(), 20, 0)}, method=RaoBlackwellised(particles=2000)
         )
-        monkeypatch.setattr(ExactFilter, "steady", lambda _, binding, *rest: binding)
+        monkeypatch.setattr(ExactFilter, "hoist", lambda _, binding, *rest: binding)
         again = nesymm.compile(SOURCE, networks={"draw": draw}).filter(
             data, method=ExactForward(draws=2000)
         )

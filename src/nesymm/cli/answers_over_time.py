@@ -7,7 +7,6 @@ how well they explain the evidence; how much they differ gives the standard erro
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,8 +15,7 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.inference.data import prepare, wanted
 from nesymm.inference.filter import Filter, Request
-from nesymm.inference.forward import ExactFilter
-from nesymm.inference.methods import ExactForward, Method, RaoBlackwellised, parse_method
+from nesymm.inference.methods import BuiltIn, RaoBlackwellised, parse_method
 from nesymm.inference.results import Failure, Filtered
 from nesymm.ir.expr import leaves
 from nesymm.ir.step import ObservationDecl, QueryDecl, StepProgram, active
@@ -38,7 +36,7 @@ def answer_over_time(
     refuse_data(model.step)
     steps = number_of_steps(model.step, steps)
     with jax.enable_x64(True):
-        run, runs, reason = _choose(model.step, parse_method(method, particles), particles, steps)
+        run, runs, reason = _choose(model.step, parse_method(method, particles), steps)
         lengths = np.full(runs, steps)
         found = run.filter(Request({}, model.parameters, model.networks, lengths, seed, "keep"))
     refuse_failures(model.step, found, steps - 1)
@@ -114,24 +112,14 @@ def _end(when: Time | None) -> int:
 # ---------------------------------------------------------------- running
 
 
-def _choose(
-    step: StepProgram, method: Method, particles: int | None, steps: int
-) -> tuple[Filter, int, str]:
+def _choose(step: StepProgram, method: BuiltIn, steps: int) -> tuple[Filter, int, str]:
     """A filter, how often it is to run, and why it was chosen."""
-    if isinstance(method, ExactForward) and particles is not None:
-        method = ExactForward(draws=particles)
     whole = Filter(step, method)
-    engine, reason = whole.engines.choose(prepare(step, {}, steps))
-    part: Method
-    if isinstance(engine, ExactFilter):
-        number = engine.draws
-        part = ExactForward(draws=math.ceil(number / RUNS))
-    else:
-        number = engine.method.particles
-        part = replace(engine.method, particles=math.ceil(number / RUNS))
+    engine = whole.engines.choose(prepare(step, {}, steps))
+    number = engine.particles
     if number < WORTH_SPLITTING:
-        return whole, 1, reason
-    return Filter(step, part), RUNS, reason
+        return whole, 1, engine.reason
+    return Filter(step, method.resized(math.ceil(number / RUNS))), RUNS, engine.reason
 
 
 def refuse_failures(step: StepProgram, found: Filtered, last: int) -> None:

@@ -351,8 +351,11 @@ class Engine:
                 for answer in reversed(table.final):
                     self._consume_choice(state, lit, answer, table)
             case DrawLit():
+                # Variables are listed in the order of their keys; the first is proved first.
+                start = len(self.tasks)
                 for answer in table.final:
                     self._consume_draw(state, lit, answer, table)
+                self.tasks[start:] = reversed(self.tasks[start:])
             case NegLit():
                 some = self._some(state, lit, table)
                 if state.table.order is not None and some not in (TRUE, FALSE):

@@ -14,32 +14,46 @@ import jax
 import numpy as np
 
 from nesymm.inference.data import Sequences
-from nesymm.inference.diagnostics import Health, health_of
+from nesymm.inference.diagnostics import health_of
 from nesymm.inference.elimination.choices import BATCH, Choice, choices
 from nesymm.inference.estimators import average
 from nesymm.inference.exact_step import draw_all
 from nesymm.inference.forward import ExactFilter
-from nesymm.inference.loop import join, to_arrays, walk
+from nesymm.inference.loop import Run, Step, join, to_arrays
 from nesymm.inference.named import Named, apply
 from nesymm.inference.options import Key, seed_of
 from nesymm.inference.questions import Question
-from nesymm.inference.sampling import values_of, wide_index
-from nesymm.inference.state import LANES, Outcome, Settings, State
+from nesymm.inference.sampling import Traced, values_of, wide_index
+from nesymm.inference.state import LANES, Info, Settings, State
 from nesymm.language.program import At
 
 Ask = Callable[[int], tuple[Question, ...]]
 
 
+def run_at_once(
+    engine: ExactFilter,
+    sequences: Sequences,
+    parameters: Mapping[str, Any],
+    together: bool,
+    record: bool = False,
+) -> Run:
+    """A run in NumPy, in which nothing is drawn."""
+    settings = engine.settings(sequences.batch, record=record)
+    arrays = to_arrays(sequences)
+    return Run(engine, settings, sequences, arrays, parameters, {}, None, together)
+
+
 def filter_at_once(
-    engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any], uniform: bool
-) -> tuple[Outcome, State]:
-    """All steps of all sequences, and the last state."""
-    steps = _forward(engine, sequences, parameters, uniform)
+    engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any], together: bool
+) -> tuple[Info, State]:
+    """What all steps of all sequences report, and the last state."""
+    run = run_at_once(engine, sequences, parameters, together)
+    steps = list(run.steps())
     whole, last = _whole(steps)
     asked = engine.asked_back
     if not asked:
         return whole, last
-    found = _back(engine, sequences, parameters, steps, lambda time: _about(asked, time))
+    found = _back(engine, run, steps, lambda time: _about(asked, time))
     answers = dict(whole.answers)
     for question in asked:
         axes = tuple(a.size for a in question.axes)
@@ -51,12 +65,13 @@ def filter_at_once(
 
 def smooth_at_once(
     engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any]
-) -> tuple[dict[str, Any], Outcome, State]:
+) -> tuple[dict[str, Any], Info, State]:
     """The probabilities of queries given all evidence, [step, batch, axes…], and what filtering
     says of all steps."""
     asked = tuple(q for q in engine.questions if q.at_every_step)
-    steps = _forward(engine, sequences, parameters, uniform=True)
-    found = _back(engine, sequences, parameters, steps, lambda time: asked)
+    run = run_at_once(engine, sequences, parameters, together=True)
+    steps = list(run.steps())
+    found = _back(engine, run, steps, lambda time: asked)
     answers = {q.key: np.stack([found[q.key, time] for time in range(len(steps))]) for q in asked}
     return answers, *_whole(steps)
 
@@ -67,30 +82,35 @@ def trajectories_at_once(
     parameters: Mapping[str, Any],
     count: int,
     key: Key,
-) -> tuple[dict[str, list[Named | None]], Health]:
-    """Values of everything along trajectories, per step, [1, axes…, batch, trajectory], and how
-    the filter fared. They are drawn going back."""
-    steps = _forward(engine, sequences, parameters, uniform=False)
-    settings = engine.settings(sequences.batch, record=True)
-    lanes = replace(settings, particles=count)
-    binding = engine.bind(parameters, {}, settings.batch)
+) -> Traced:
+    """Values of everything along trajectories, drawn going back."""
+    run = run_at_once(engine, sequences, parameters, together=False, record=True)
+    steps = list(run.steps())
+    lanes = replace(run.settings, particles=count)
     rng = np.random.default_rng(seed_of(key))
-    found: list[dict[str, Named]] = []
+    found: list[tuple[dict[str, Named], dict[str, Named]]] = []
     above: dict[Choice, Named] = {}
     for time in range(len(steps) - 1, -1, -1):
-        before, moment, outcome = steps[time]
+        before, moment, state, _ = steps[time]
         plan = engine.later if time else engine.first
-        after = _after(engine, outcome.state, above, sequences.last <= time, lanes, rng)
+        after = _after(engine, state, above, sequences.last <= time, lanes, rng)
         different, rows = _different(after, lanes)
-        few = replace(settings, particles=rows.array.max() + 1)
-        args = (before, moment, binding, different, rng, lanes, rows)
+        few = replace(run.settings, particles=rows.array.max() + 1)
+        args = (before, moment, run.binding, different, rng, lanes, rows)
         drawn = engine.backward(plan, few, *args)
         above = {**after, **drawn}
-        values = {**values_of(engine, plan, lanes, after, drawn), **outcome.state.slots}
-        found.append({n: Named(v.array[None], v.dims) for n, v in values.items()})
-    names = {n for values in found for n in values}
-    pieces = {n: [values.get(n) for values in reversed(found)] for n in names}
-    return pieces, health_of(*_whole(steps))
+        fields, variables = values_of(engine, plan, lanes, after, drawn)
+        found.append(({**fields, **state.slots}, variables))
+    pieces = [_by_name([values[i] for values in reversed(found)]) for i in range(2)]
+    return Traced(pieces[0], pieces[1], health_of(*_whole(steps)))
+
+
+def _by_name(steps: list[dict[str, Named]]) -> dict[str, list[Named | None]]:
+    """Per name its values at each step, with a leading axis for the step."""
+    names = {n for values in steps for n in values}
+    return {
+        n: [Named(v[n].array[None], v[n].dims) if n in v else None for v in steps] for n in names
+    }
 
 
 def _after(
@@ -128,38 +148,20 @@ def _different(after: Mapping[Choice, Named], lanes: Settings) -> tuple[dict[Cho
     return {d: Named(together[i], LANES) for i, d in enumerate(after)}, Named(rows, LANES)
 
 
-def _whole(steps: list[tuple[Any, Any, Outcome]]) -> tuple[Outcome, State]:
-    pieces = [
-        jax.tree.map(lambda x: np.asarray(x)[None], replace(outcome, state=None))
-        for _, _, outcome in steps
-    ]
-    return join(pieces), steps[-1][2].state
+def _whole(steps: list[Step]) -> tuple[Info, State]:
+    infos = [jax.tree.map(lambda x: np.asarray(x)[None], step.info) for step in steps]
+    return join(infos), steps[-1].after
 
 
-def _forward(
-    engine: ExactFilter, sequences: Sequences, parameters: Mapping[str, Any], uniform: bool
-) -> list[tuple[Any, Any, Outcome]]:
-    settings, arrays = engine.settings(sequences.batch), to_arrays(sequences)
-    return list(walk(engine, settings, sequences, arrays, parameters, {}, None, uniform))
-
-
-def _back(
-    engine: ExactFilter,
-    sequences: Sequences,
-    parameters: Mapping[str, Any],
-    steps: list[tuple[Any, Any, Outcome]],
-    ask: Ask,
-) -> dict[tuple[str, int], Any]:
+def _back(engine: ExactFilter, run: Run, steps: list[Step], ask: Ask) -> dict[tuple[str, int], Any]:
     """The probabilities of queries given all evidence, by query and step."""
-    settings = engine.settings(sequences.batch)
-    binding = engine.bind(parameters, {}, settings.batch)
+    settings = run.settings
     even = np.zeros((settings.batch, settings.particles))
     found: dict[tuple[str, int], Any] = {}
     after: list[Named] = []
     for time in range(len(steps) - 1, -1, -1):
-        state, moment, _ = steps[time]
         plan = engine.later if time else engine.first
-        args = (state, moment, binding, ask(time), after)
+        args = (steps[time].before, steps[time].moment, run.binding, ask(time), after)
         answers, after = engine.smooth(plan, settings, *args)
         for question in ask(time):
             answer = average(question, answers[question.key], even, even, settings)

@@ -11,8 +11,7 @@ import numpy as np
 
 from nesymm.inference.data import Sequences
 from nesymm.inference.elimination.factors import TooLarge
-from nesymm.inference.engines import Engine
-from nesymm.inference.forward import ExactFilter
+from nesymm.inference.engine import Engine
 from nesymm.inference.results import Failure
 from nesymm.ir.step import StepProgram
 
@@ -37,7 +36,7 @@ def network_to_blame(networks: Networks, fails: Callable[[Networks], bool]) -> s
 
 def unexplained(engine: Engine) -> str:
     """What is said of evidence that has no weight."""
-    if isinstance(engine, ExactFilter) and engine.draws == 1:
+    if engine.exact:
         return "the evidence is impossible"
     return (
         "no particle explains the evidence: it is impossible, or too rare for this many particles"

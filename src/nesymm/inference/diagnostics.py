@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmWarning
-from nesymm.inference.state import Outcome, State
+from nesymm.inference.state import Info, State
 
 if TYPE_CHECKING:
     from nesymm.inference.results import Failure
@@ -65,10 +65,8 @@ class Health(NamedTuple):
     ancestors: Any
 
 
-def health_of(outcome: Outcome, last: State) -> Health:
-    return Health(
-        outcome.dead, outcome.flags, outcome.effective, outcome.resampled, _distinct_origins(last)
-    )
+def health_of(info: Info, last: State) -> Health:
+    return Health(info.dead, info.flags, info.effective, info.resampled, _distinct_origins(last))
 
 
 def _distinct_origins(state: State) -> Any:

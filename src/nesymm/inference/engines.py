@@ -1,4 +1,4 @@
-"""Which engine runs a program over some data, and why: as asked, or the first that `Auto` can."""
+"""The engines of a program, each made once for data of one form."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.auto import SMALL, Auto
 from nesymm.inference.data import Sequences
 from nesymm.inference.devices import check_device
-from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.engine import AS_ASKED, Engine, Method
 from nesymm.inference.forward import ExactFilter
-from nesymm.inference.loop import run, to_arrays
-from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.inference.methods import ExactForward
 from nesymm.inference.observable import check_observations
-from nesymm.inference.particles import ParticleFilter
 from nesymm.ir.passes.bounds import watched
 from nesymm.ir.step import StepProgram
 
-Engine = ExactFilter | ParticleFilter
 T = TypeVar("T")
 
 # Exact inference over at most so many steps of so many sequences, with tables of at most so many
@@ -30,7 +27,6 @@ T = TypeVar("T")
 _AT_ONCE = 1 << 12
 _STEPS_AT_ONCE = 128
 _CELLS_AT_ONCE = 1 << 21
-_SMALL = "the belief over the state is small enough to be exact"
 
 
 @dataclass
@@ -54,8 +50,8 @@ class Engines:
         bits = bits or jnp.zeros((), int).dtype.itemsize * 8
         return self.kept(("program", bits, steps), lambda: watched(self.step, bits, steps))
 
-    def choose(self, sequences: Sequences) -> tuple[Engine, str]:
-        """The engine for data like these, and why it was chosen."""
+    def choose(self, sequences: Sequences) -> Engine:
+        """The engine for data like these."""
         real = jnp.zeros(()).dtype
         check_device(real)
         check_observations(self.step, sequences)
@@ -63,7 +59,11 @@ class Engines:
         if isinstance(self.method, Auto):
             # A batch may be so large that its tables are too large together.
             key += (sequences.batch,)
-        return self.kept(("engine", *key), lambda: self._choose(sequences, real))
+
+        def make() -> Engine:
+            return self.method.engine(self.program(sequences.steps), sequences, real)
+
+        return self.kept(("engine", *key), make)
 
     # ------------------------------------------------------------ by NumPy
 
@@ -83,9 +83,6 @@ class Engines:
             return None
         return self._by_numpy(replace(sequences, steps=1 << 30), latches=True)
 
-    def why_at_once(self) -> str:
-        return _SMALL if isinstance(self.method, Auto) else "as asked"
-
     def _by_numpy(
         self, sequences: Sequences, latches: bool, best: bool = False
     ) -> ExactFilter | None:
@@ -95,92 +92,12 @@ class Engines:
 
         def make() -> ExactFilter:
             program, real = self.program(steps, 64), np.dtype(float)
-            return ExactFilter(program, ExactForward(), given, real, steps, limit, best, latches)
+            made = ExactFilter(program, given, real, steps, limit=limit, best=best, latches=latches)
+            made.reason = SMALL if isinstance(self.method, Auto) else AS_ASKED
+            return made
 
         try:
             engine = self.kept(key, make)
         except NesymmError:
             return None
-        return None if engine.draws > 1 else engine
-
-    # ------------------------------------------------------------ by JAX
-
-    def _choose(self, sequences: Sequences, real: Any) -> tuple[Engine, str]:
-        given, step = sequences.complete, self.program(sequences.steps)
-        match self.method:
-            case ExactForward():
-                return ExactFilter(step, self.method, given, real, sequences.steps), "as asked"
-            case RaoBlackwellised() | Bootstrap():
-                return (
-                    ParticleFilter(step, self.method, given, real, sequences.steps),
-                    "as asked",
-                )
-        method = self.method
-        try:
-            engine = ExactFilter(step, ExactForward(), given, real, sequences.steps, method.budget)
-            if engine.draws > 1:
-                raise NesymmError("a static variable has infinitely many values")
-            shapes(step, engine, sequences)
-            return engine, _SMALL
-        except NesymmError as error:
-            return self._with_particles(method, sequences, real, error)
-
-    def _with_particles(
-        self, auto: Auto, sequences: Sequences, real: Any, inexact: NesymmError
-    ) -> tuple[ParticleFilter, str]:
-        """Rao-Blackwellised, unless its tables are too large even given a particle."""
-        count, given = auto.particles, sequences.complete
-        step = self.program(sequences.steps)
-        refused = inexact if isinstance(inexact, TooLarge) else None
-        reason = f"exact inference does not apply: {refused.cause if refused else inexact}"
-        for method in (RaoBlackwellised(particles=count), Bootstrap(particles=count)):
-            engine = ParticleFilter(step, method, given, real, sequences.steps)
-            try:
-                shapes(step, engine, sequences)
-                return engine, reason
-            except TooLarge as error:
-                refused = refused or error
-                reason += f"; and given a particle: {error.cause}"
-        assert refused is not None
-        raise refused
-
-
-def shapes(step: StepProgram, engine: Engine, sequences: Sequences) -> Any:
-    """Trace without computing: tables that are too large show."""
-    settings = engine.settings(sequences.batch)
-    short = min(sequences.steps, 3)
-    arrays = to_arrays(sequences)
-    # A stream has one step of data, whatever the number of steps.
-    cut = {
-        **arrays,
-        "timed": jax.tree.map(lambda x: x[np.arange(short) % len(x)], arrays["timed"]),
-    }
-    few = replace(sequences, steps=short)
-    nets = _Zeros(step)
-    params = {p.name: np.zeros([a.size for a in p.axes]) for p in step.parameters}
-    return jax.eval_shape(
-        lambda a, k: run(engine, settings, few, a, params, nets, k, True)[0],
-        cut,
-        jax.random.key(0),
-    )
-
-
-class _Zeros(dict):
-    """Networks for shapes only: each gives zeros of its declared shape."""
-
-    def __init__(self, step: StepProgram):
-        super().__init__()
-        for name, shape in step.networks:
-            self[name] = lambda *_, shape=shape: jnp.zeros(shape or (1,))
-
-
-def describe(engine: Engine) -> str:
-    if isinstance(engine, ExactFilter):
-        extra = f", {engine.draws} draws of static variables" if engine.draws > 1 else ""
-        return "exact forward" + (", by a circuit" if engine.by_circuit else extra)
-    method = engine.method
-    name = "bootstrap"
-    if isinstance(method, RaoBlackwellised):
-        paper = method.recursion == "paper"
-        name = "Rao-Blackwellised (the paper's recursion)" if paper else "Rao-Blackwellised"
-    return f"{name}, {method.particles:,} particles"
+        return engine if engine.exact else None

@@ -17,14 +17,13 @@ from nesymm.errors import NesymmError
 from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.beliefs import merge, partition, regroup
-from nesymm.inference.elimination.choices import BATCH, Choice, choices
+from nesymm.inference.elimination.choices import Choice, choices
 from nesymm.inference.elimination.factors import (
     add,
     components,
     draw,
     eliminate,
     logsumexp,
-    pick_at,
 )
 from nesymm.inference.elimination.summation import (
     Target,
@@ -42,31 +41,33 @@ from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem, defined, definitions, position_in, truth
 from nesymm.inference.state import (
     LANES,
-    Outcome,
+    Info,
     Settings,
+    Stage,
     State,
     normalise,
     slot_key,
     subtract,
     wide,
 )
-from nesymm.inference.step import ParticleStep, place_of
-from nesymm.inference.weights import masses
+from nesymm.inference.step_model import StepModel, elements_of
 from nesymm.inference.world import Binding, Moment, Tables, log_truth
 from nesymm.ir.axes import at_place, places
-from nesymm.ir.expr import Expr, postorder
-from nesymm.ir.step import Param, RandomVariable
+from nesymm.ir.expr import Expr
 
 if TYPE_CHECKING:
     from nesymm.inference.forward import ExactFilter
 
 
-class ExactStep(ParticleStep):
+class ExactStep:
     """One step of the exact forward pass."""
 
     def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
-        super().__init__(plan, settings, engine.phases.kept, engine.questions)
+        self.plan = plan
+        self.settings = settings
+        self.kept = engine.phases.kept
         self.engine = engine
+        self.model = StepModel(plan, settings, engine.questions)
         self.room = replace(engine.room(settings.batch), bytes=settings.naming.most)
 
     def __call__(
@@ -76,18 +77,19 @@ class ExactStep(ParticleStep):
         binding: Binding,
         key: Any,
         ask: tuple[Question, ...],
-        final: bool = True,
-        last: bool = False,
-    ) -> Outcome:
-        """`last`: nothing follows, so that no belief over a next state is needed."""
+        stage: Stage,
+    ) -> tuple[State, Info]:
         settings = self.settings
-        slots = {slot_key(k): v for k, v in state.slots.items()}
-        values = self._draw_ahead(state, slots, moment, binding, key)
-        low = self._tables(slots, values, moment, binding, known=state.known)
-        problem = self._problem(low, state.beliefs, moment)
+
+        def ahead(values: dict[str, Named], draw: Any) -> Tables:
+            return self.tables(state, moment, binding, values, draw)
+
+        values = self.model.draw_ahead(state, ahead, key)
+        low = self.tables(state, moment, binding, values)
+        problem = self.model.problem(low, state.beliefs, moment)
         before = state.log_weights
-        gain, beliefs, known = self._forward(low, problem, last)
-        for part in self._drawn_ahead(low):
+        gain, beliefs, known = self._forward(low, problem, stage.end)
+        for part in self.model.weights_ahead(low):
             gain = apply(jnp, jnp.add, gain, part)
         for part in problem.proposed():
             gain = apply(jnp, subtract, gain, part)
@@ -103,41 +105,41 @@ class ExactStep(ParticleStep):
         after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
         statics = {n: self._known_static(low, n) for n in values if n in self.kept}
         carried = self._next_carried(low)
-        return Outcome(
-            State(carried, statics, beliefs, Named(after, LANES), state.scores, known),
+        new = State(carried, statics, beliefs, Named(after, LANES), state.scores, known)
+        info = Info(
             total - jnp.log(1.0 * settings.particles),
             1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
             jnp.zeros(settings.batch, bool),
             answers,
             self._possible_flags(low, problem),
             ~jnp.isfinite(total),
-            {n: v for n, v in values.items()} if settings.record else {},
+            dict(values) if settings.record else {},
         )
+        return new, info
 
-    def _tables(
+    def tables(
         self,
-        slots: dict[Any, Named],
-        values: dict[str, Named],
+        state: State,
         moment: Moment,
         binding: Binding,
-        concrete: bool = False,
+        values: dict[str, Named] | None = None,
         draw: Any = None,
-        known: Mapping[str, Named] | None = None,
     ) -> Tables:
+        """The expressions of the step, over the belief about the state before it."""
         plan = self.plan
         first = plan is self.engine.first
         world = Told(
             plan.step,
             moment,
             binding,
-            slots,
-            dict(values),
+            {slot_key(k): v for k, v in state.slots.items()},
+            dict(values or {}),
             frozenset() if draw else plan.enumerated,
             plan.split,
             draw,
             plan.variables,
             {} if first else self.engine.domains,
-            known or {},
+            state.known,
         )
         shared, naming = self.engine.shared[first], self.settings.naming
         return Tables(world, self.settings.real, self.room, shared, naming)
@@ -150,41 +152,6 @@ class ExactStep(ParticleStep):
                 "no exact belief; use particles"
             )
         return value
-
-    def _masses(self, low: Tables, variable: RandomVariable) -> list[Named]:
-        """One table per element: any of them may come to depend on another."""
-        if not variable.axes or any(n.op in ("rv", "slot") for n in postorder(_all(variable))):
-            return [
-                masses(
-                    low,
-                    variable,
-                    Choice("rv", variable.name, key, len(variable.outcomes)),
-                    guard,
-                    params,
-                )
-                for key, guard, params in elements_of(variable)
-            ]
-        dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
-        whole = masses(low, variable, dim, variable.guard, variable.params)
-        return [self._element(whole, dim, variable, key) for key in places(variable.axes)]
-
-    def _tilts(self, low: Tables, moment: Moment) -> list[Named]:
-        """Bonuses for queries: nothing, whose gradient tells how likely the query is."""
-        out = []
-        for question in self.questions:
-            if question.key not in moment.tilts:
-                continue
-            query = self.plan.step.queries[question.number]
-            tilt = Named(moment.tilts[question.key], (BATCH, *question.axes))
-            for key in places(query.axes):
-                condition = low.value(at_place(question.condition(query), query.axes, key))
-                here = {
-                    a: Named(jnp.asarray(place_of(a, k)))
-                    for a, k in zip(query.axes, key, strict=True)
-                }
-                bonus = pick_at(jnp, tilt, here)
-                out.append(apply(jnp, lambda c, x: jnp.where(c, x, 0.0), condition, bonus))
-        return out
 
     # ------------------------------------------------------------ previous to next
 
@@ -240,9 +207,8 @@ class ExactStep(ParticleStep):
         """The probabilities of queries given all evidence, and the likelihood of the evidence
         from this step on, as log-tables over the state before it. `after` is that likelihood of
         the steps that follow, over the state after this one."""
-        slots = {slot_key(k): v for k, v in state.slots.items()}
-        low = self._tables(slots, {}, moment, binding, known=state.known)
-        problem = self._problem(low, [], moment)
+        low = self.tables(state, moment, binding)
+        problem = self.model.problem(low, [], moment)
         later = [Named(f.array, tuple(map(_as_next, f.dims))) for f in after]
         mentioned = {d for f in later for d in choices(f.dims)}
         later += [point(Target(d, i)) for d, i in self._fields(low) if d in mentioned]
@@ -282,9 +248,8 @@ class ExactStep(ParticleStep):
         They are drawn from their exact posterior or, in a filter for the best, are the best.
         With `rows`, trajectory i has the state `rows[i]` of those in `after`.
         """
-        slots = {slot_key(k): v for k, v in state.slots.items()}
-        low = self._tables(slots, {}, moment, binding, known=state.known)
-        problem = self._problem(low, state.beliefs, moment)
+        low = self.tables(state, moment, binding)
+        problem = self.model.problem(low, state.beliefs, moment)
         factors = [*problem.prior, *problem.evidence]
         for target in self._targets(low)[0]:
             goal = after[_as_slot(target.new)]
@@ -408,25 +373,6 @@ def _as_next(dim: Any) -> Any:
 
 def _as_slot(dim: Any) -> Any:
     return replace(dim, kind="slot") if isinstance(dim, Choice) and dim.kind == "next" else dim
-
-
-def _all(variable: RandomVariable) -> list[Expr]:
-    return list(variable.expressions())
-
-
-def elements_of(
-    variable: RandomVariable,
-) -> Iterator[tuple[tuple, Expr, tuple[Param, ...]]]:
-    """The elements of a variable: key, guard and parameters of each."""
-    for key in places(variable.axes):
-
-        def here(expr: Expr, key: tuple = key) -> Expr:
-            return at_place(expr, variable.axes, key)
-
-        params = tuple(
-            tuple(map(here, p)) if isinstance(p, tuple) else here(p) for p in variable.params
-        )
-        yield key, here(variable.guard), params
 
 
 __all__ = ["ExactStep", "draw_all", "grounded_roots"]

@@ -25,15 +25,14 @@ from nesymm.inference.diagnostics import (
     warn_of_filtering,
 )
 from nesymm.inference.elimination.factors import TooLarge
-from nesymm.inference.engines import Engine, Engines, describe
+from nesymm.inference.engine import Engine, Method
+from nesymm.inference.engines import Engines
 from nesymm.inference.estimates import Estimate
 from nesymm.inference.estimators import ESTIMATORS
 from nesymm.inference.forward import ExactFilter
-from nesymm.inference.loop import run, to_arrays
-from nesymm.inference.methods import ExactForward, Method
+from nesymm.inference.loop import Run, to_arrays
+from nesymm.inference.methods import ExactForward
 from nesymm.inference.options import Key, as_key
-from nesymm.inference.particles import ParticleFilter
-from nesymm.inference.plan import tested_parameters
 from nesymm.inference.results import (
     Failure,
     Filtered,
@@ -42,13 +41,8 @@ from nesymm.inference.results import (
     check_errors,
     collect,
 )
-from nesymm.inference.sampling import (
-    Draws,
-    arrange,
-    exact_trajectories,
-    particle_trajectories,
-)
-from nesymm.inference.state import slope_of
+from nesymm.inference.sampling import Draws, Traced, arrange
+from nesymm.inference.state import Info, slope_of
 from nesymm.ir.step import StepProgram
 
 E = TypeVar("E", bound=Engine)
@@ -134,7 +128,7 @@ class Filter:
         networks: Mapping[str, Any],
         key: Key,
     ) -> Filtered:
-        engine, reason, outcome, health = self._outcome(sequences, parameters, networks, key)
+        engine, outcome, health = self._outcome(sequences, parameters, networks, key)
         failures = failures_of(sequences, outcome, engine)
         filtered, final = collect(
             engine.questions, outcome.answers, sequences.last, sequences.steps
@@ -154,8 +148,8 @@ class Filter:
             for column in final.values():
                 column[b] = np.nan
         return Filtered(
-            describe(engine),
-            reason,
+            engine.describe(),
+            engine.reason,
             evidence,
             gains,
             effective,
@@ -173,45 +167,44 @@ class Filter:
         parameters: Mapping[str, Any],
         networks: Mapping[str, Any],
         key: Key,
-    ) -> tuple[Engine, str, Any, Health]:
-        """All steps of all sequences, by the engine that was chosen and why it was."""
+    ) -> tuple[Engine, Info, Health]:
+        """All steps of all sequences, by the engine that was chosen."""
         at_once = self.engines.at_once(sequences)
         if at_once is not None:
-            known, uniform = _numbers(parameters), _uniform(sequences)
+            known, together = _numbers(parameters), _end_together(sequences)
             try:
-                outcome, last = filter_at_once(at_once, sequences, known, uniform)
-                return at_once, self.engines.why_at_once(), outcome, health_of(outcome, last)
+                info, last = filter_at_once(at_once, sequences, known, together)
+                return at_once, info, health_of(info, last)
             except TooLarge:
                 pass
-        engine, reason = self.engines.choose(sequences)
+        engine = self.engines.choose(sequences)
         bound = (to_arrays(sequences), _numbers(parameters), dict(networks), as_key(key))
         try:
-            outcome, health = jax.tree.map(np.asarray, self._compiled(engine, sequences)(*bound))
+            info, health = jax.tree.map(np.asarray, self._compiled(engine, sequences)(*bound))
         except TooLarge as error:
-            engine, outcome, health = self._by_circuit(at_once, sequences, parameters, error)
-            return engine, _BY_CIRCUIT, outcome, health
-        if outcome.dead.any() and isinstance(engine, ParticleFilter):
+            return self._by_circuit(at_once, sequences, parameters, error)
+        if info.dead.any() and engine.settings(sequences.batch).plain:
             # Before evidence is called impossible, it is weighed by logarithms.
-            outcome, health = jax.tree.map(
+            info, health = jax.tree.map(
                 np.asarray, self._compiled(engine, sequences, False)(*bound)
             )
-        return engine, reason, outcome, health
+        return engine, info, health
 
     def _compiled(self, engine: Engine, sequences: Sequences, plain: bool = True) -> Any:
-        uniform = _uniform(sequences)
+        together = _end_together(sequences)
 
         def make() -> Any:
-            settings = replace(engine.settings(sequences.batch), plain=plain)
+            settings = engine.settings(sequences.batch)
+            settings = replace(settings, plain=plain and settings.plain)
 
             def whole(arrays: Any, parameters: Any, networks: Any, rng: Any) -> Any:
-                outcome, last = run(
-                    engine, settings, sequences, arrays, parameters, networks, rng, uniform
-                )
-                return outcome, health_of(outcome, last)
+                run = Run(engine, settings, sequences, arrays, parameters, networks, rng, together)
+                outcome = run.outcome()
+                return outcome.info, health_of(outcome.info, outcome.last)
 
             return eqx.filter_jit(whole)
 
-        return self.engines.kept((id(engine), *_form(sequences), uniform, plain), make)
+        return self.engines.kept((id(engine), *_form(sequences), together, plain), make)
 
     def _by_circuit(
         self,
@@ -220,7 +213,7 @@ class Filter:
         parameters: Mapping[str, Any],
         error: TooLarge,
         smooth: bool = False,
-    ) -> tuple[Engine, Any, Health]:
+    ) -> tuple[Engine, Info, Health]:
         """The same by a circuit, after `error`; raises that, if there is no small circuit."""
         if at_once is None or not isinstance(self.method, ExactForward):
             raise error
@@ -234,6 +227,7 @@ class Filter:
             raise error from why
         engine = copy(at_once)
         engine.by_circuit = True
+        engine.reason = _BY_CIRCUIT
         ancestors = np.ones(sequences.batch, int)
         health = Health(
             outcome.dead, outcome.flags, outcome.effective, outcome.resampled, ancestors
@@ -251,21 +245,21 @@ class Filter:
             )
         sequences = prepare(self.step, request.data, request.steps, traced=True)
         layout = sequences.layout()
-        engine, _ = self.engines.choose(layout)
+        engine = self.engines.choose(layout)
         self._refuse_compared_parameters(engine)
-        uniform = _uniform(sequences)
+        together = _end_together(sequences)
 
         def make() -> Any:
             def whole(arrays: Any, parameters: Any, networks: Any, key: Any) -> tuple[Any, ...]:
                 found = self.estimate_of(
-                    layout, arrays, parameters, networks, key, estimator, uniform
+                    layout, arrays, parameters, networks, key, estimator, together
                 )
                 return found.log_evidence, found.answers, found.effective
 
             # Who differentiates this without compiling it should not wait for each operation.
             return eqx.filter_jit(whole)
 
-        compiled = self.engines.kept((id(engine), *_form(sequences), uniform, estimator), make)
+        compiled = self.engines.kept((id(engine), *_form(sequences), together, estimator), make)
         arrays = to_arrays(sequences)
         bound = (_arrays(request.parameters), dict(request.networks), as_key(request.key))
         evidence, answers, effective = compiled(arrays, *bound)
@@ -279,32 +273,33 @@ class Filter:
         networks: Mapping[str, Any],
         key: Any,
         estimator: str,
-        uniform: bool,
+        together: bool,
         analytic: bool = False,
     ) -> Estimate:
         """The same for the numbers in `arrays`; `sequences` only says how they are laid out.
 
         With `analytic`, divergences of guides are computed and not sampled where they can be.
         """
-        engine, _ = self.engines.choose(sequences)
+        engine = self.engines.choose(sequences)
         self._refuse_compared_parameters(engine)
         settings = replace(engine.settings(sequences.batch, estimator), analytic=analytic)
-        outcome, _ = run(engine, settings, sequences, arrays, parameters, networks, key, uniform)
-        gains = outcome.log_gain
+        run = Run(engine, settings, sequences, arrays, parameters, networks, key, together)
+        info = run.outcome().info
+        gains = info.log_gain
         # The weights carry the gradients of all steps, so the last gain has that of the whole.
         value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + slope_of(gains[-1])
         alive = jnp.arange(sequences.steps)[:, None] <= arrays["last"]
-        if outcome.flags.shape[-1]:
+        if info.flags.shape[-1]:
             # Where a rule breaks, a number would mean nothing.
-            broken = jnp.any(outcome.flags & alive[..., None], axis=(0, 2))
+            broken = jnp.any(info.flags & alive[..., None], axis=(0, 2))
             value = jnp.where(broken, jnp.nan, value)
-        effective = jnp.where(alive, jax.lax.stop_gradient(outcome.effective), jnp.inf)
+        effective = jnp.where(alive, jax.lax.stop_gradient(info.effective), jnp.inf)
         smallest = jnp.min(effective, axis=0)
-        return Estimate(value, outcome.answers, engine.questions, arrays["last"], smallest)
+        return Estimate(value, info.answers, engine.questions, arrays["last"], smallest)
 
     def _refuse_compared_parameters(self, engine: Engine) -> None:
-        compared = tested_parameters(engine.phases) & {p.name for p in self.step.parameters}
-        if compared and isinstance(engine, ParticleFilter):
+        compared = engine.untrainable & {p.name for p in self.step.parameters}
+        if compared:
             raise NesymmError(
                 f"the parameter {', '.join(sorted(compared))} is compared with what is drawn; "
                 "particles have no gradient for that: learn the parameters of distributions instead"
@@ -338,11 +333,11 @@ class Filter:
         if at_once is not None:
             try:
                 known = _numbers(parameters)
-                answers, outcome, last = smooth_at_once(at_once, sequences, known)
-                return at_once, answers, health_of(outcome, last)
+                answers, info, last = smooth_at_once(at_once, sequences, known)
+                return at_once, answers, health_of(info, last)
             except TooLarge:
                 pass
-        engine, _ = self.engines.choose(sequences)
+        engine = self.engines.choose(sequences)
         arrays = to_arrays(sequences)
         asked = tuple(q for q in engine.questions if q.at_every_step)
         lead = (sequences.steps, sequences.batch)
@@ -354,30 +349,29 @@ class Filter:
         try:
             found, health = self._smoothing(engine, sequences)(weights, *bound)
         except TooLarge as error:
-            engine, outcome, health = self._by_circuit(
+            engine, info, health = self._by_circuit(
                 at_once, sequences, parameters, error, smooth=True
             )
-            return engine, outcome.answers, health
+            return engine, info.answers, health
         answers = {k.removeprefix("tilt "): np.array(v) for k, v in found.items()}
         return engine, answers, health
 
     def _smoothing(self, engine: Engine, sequences: Sequences) -> Any:
         """The gradient of the log-evidence in the weights of queries, compiled."""
-        uniform = _uniform(sequences)
+        together = _end_together(sequences)
 
         def make() -> Any:
             settings = engine.settings(sequences.batch, "surrogate")
 
             def evidence(weights: Any, arrays: Any, parameters: Any, nets: Any, key: Any) -> Any:
                 weighted = {**arrays, "timed": {**arrays["timed"], **weights}}
-                outcome, last = run(
-                    engine, settings, sequences, weighted, parameters, nets, key, uniform
-                )
-                return jnp.sum(outcome.log_gain[-1]), health_of(outcome, last)
+                run = Run(engine, settings, sequences, weighted, parameters, nets, key, together)
+                info, last, _ = run.outcome()
+                return jnp.sum(info.log_gain[-1]), health_of(info, last)
 
             return eqx.filter_jit(jax.grad(evidence, has_aux=True))
 
-        return self.engines.kept((id(engine), *_form(sequences), uniform, "smooth"), make)
+        return self.engines.kept((id(engine), *_form(sequences), together, "smooth"), make)
 
     # ------------------------------------------------------------ trajectories
 
@@ -386,21 +380,21 @@ class Filter:
         if not isinstance(count, int | np.integer) or count < 1:
             raise NesymmError(f"count: expected at least 1, received {count}")
         sequences = prepare(self.step, request.data, request.steps)
-        engine, _ = self.engines.choose(sequences)
-        if best and not isinstance(engine, ExactFilter):
+        engine = self.engines.choose(sequences)
+        if best and not engine.exact:
             raise NesymmError("the most probable trajectory needs exact inference")
-        engine, pieces, health = self._traced(engine, sequences, count, request, best)
-        failures = self._failures_of(engine, health, sequences, request)
-        found = _diagnosed(engine, health, sequences, failures)
+        engine, traced = self._traced(engine, sequences, count, request, best)
+        failures = self._failures_of(engine, traced.health, sequences, request)
+        found = _diagnosed(engine, traced.health, sequences, failures)
         if count > 1:
             warn_of_ancestors(found, "the trajectories")
         else:
             warn_of_filtering(found)
-        return arrange(engine.phases, pieces, sequences, count, failures, found)
+        return arrange(engine.phases, traced, sequences, count, failures, found)
 
     def _traced(
         self, engine: Engine, sequences: Sequences, count: int, request: Request, best: bool
-    ) -> tuple[Engine, dict[str, Any], Health]:
+    ) -> tuple[Engine, Traced]:
         """Values of everything along trajectories, and by which engine they were drawn."""
         if isinstance(engine, ExactFilter):
             # Nobody asks the queries here, so that nothing has to be remembered for them.
@@ -410,33 +404,26 @@ class Filter:
                 try:
                     known = _numbers(request.parameters)
                     drawn = trajectories_at_once(at_once, sequences, known, count, request.key)
-                    return at_once, *drawn
+                    return at_once, drawn
                 except TooLarge:
                     pass
-            engine = ExactFilter(
-                self.engines.program(sequences.steps),
-                engine.method,
-                sequences.complete,
-                engine.real,
-                sequences.steps,
-                best=best,
-                latches=False,
-            )
-        pieces, health = self._drawing(engine, sequences, count, best)(
+            engine = engine.for_trajectories(self.engines.program(sequences.steps), sequences, best)
+        traced = self._drawing(engine, sequences, count, best)(
             to_arrays(sequences),
             _numbers(request.parameters),
             dict(request.networks),
             as_key(request.key),
         )
-        return engine, pieces, health
+        return engine, traced
 
     def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
         def make() -> Any:
-            draw = exact_trajectories if isinstance(engine, ExactFilter) else particle_trajectories
             silent = _silent(engine)
+            settings = silent.settings(sequences.batch, record=True)
 
-            def whole(arrays: Any, parameters: Any, networks: Any, rng: Any) -> Any:
-                return draw(silent, sequences, arrays, parameters, networks, rng, count)  # type: ignore
+            def whole(arrays: Any, parameters: Any, networks: Any, rng: Any) -> Traced:
+                run = Run(silent, settings, sequences, arrays, parameters, networks, rng, False)
+                return silent.trajectories(run, count)
 
             return eqx.filter_jit(whole)
 
@@ -490,7 +477,7 @@ def _form(sequences: Sequences) -> tuple[Any, ...]:
     return sequences.batch, sequences.steps, frozenset(sequences.masks)
 
 
-def _uniform(sequences: Sequences) -> bool:
+def _end_together(sequences: Sequences) -> bool:
     """Whether all sequences end together."""
     return bool(np.all(sequences.last == sequences.steps - 1))
 

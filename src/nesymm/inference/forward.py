@@ -7,7 +7,7 @@ variables and its evidence, and moves the mass from previous to next fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import bind, everything
+from nesymm.inference.data import Sequences
 from nesymm.inference.elimination.beliefs import Partition, maximum, merge, partition, regroup
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import (
@@ -27,10 +28,10 @@ from nesymm.inference.elimination.factors import (
 )
 from nesymm.inference.elimination.order import MAX_CELLS
 from nesymm.inference.elimination.summation import Target, point
+from nesymm.inference.engine import AS_ASKED
 from nesymm.inference.exact_step import ExactStep, grounded_roots
 from nesymm.inference.lifting import causes, finite_arguments, is_static, on_grid, values
-from nesymm.inference.loop import settle
-from nesymm.inference.methods import ExactForward
+from nesymm.inference.loop import Run, fixed_shape
 from nesymm.inference.named import Named
 from nesymm.inference.plan import (
     Folded,
@@ -42,87 +43,76 @@ from nesymm.inference.plan import (
     tested_variables,
 )
 from nesymm.inference.questions import questions
+from nesymm.inference.sampling import Traced, draw_backward
 from nesymm.inference.state import (
     LANES,
-    Outcome,
+    Info,
     Settings,
+    Stage,
     State,
-    slot_key,
+    initial_state,
 )
 from nesymm.inference.world import Binding, Moment, call_network, lift_key
 from nesymm.ir.axes import places
 from nesymm.ir.expr import Expr, leaves, postorder
 from nesymm.ir.passes.bounds import Field, field_domain, field_types
-from nesymm.ir.passes.phases import phases, use_observed, without_latches
+from nesymm.ir.passes.phases import Phases, phases, use_observed, without_latches
 from nesymm.ir.passes.plates import unroll
 from nesymm.ir.step import StepProgram
+from nesymm.ir.types import Type
 from nesymm.language.program import At
 
 
 class ExactFilter:
     """The exact forward pass over a batch of sequences.
 
-    With `best` it follows, in place of the sum over all pasts, the most probable one. Without
-    `latches` the state does not remember the answers to queries about a fixed step.
+    Static infinite variables get `draws` draws. Tables have at most `limit` cells. With `best` it
+    follows, in place of the sum over all pasts, the most probable one. Without `latches` the state
+    does not remember the answers to queries about a fixed step.
     """
+
+    steps_differ = True
+    resamples = False
+    untrainable: frozenset[str] = frozenset()
+    # Whether a circuit stands in for the tables.
+    by_circuit = False
 
     def __init__(
         self,
         step: StepProgram,
-        method: ExactForward,
         given: frozenset[str],
         real: Any,
         steps: int,
+        *,
+        draws: int = 1,
         limit: int = MAX_CELLS,
         best: bool = False,
         latches: bool = True,
     ):
+        self.reason = AS_ASKED
         self.best = best
-        self.method = method
+        self.draws = draws
         self.real = real
         self.limit = limit
         both = use_observed(phases(step, given), given)
         if not latches:
             both = without_latches(both)
         self.phases = both
-        infinite = {
-            v.name
-            for p in both
-            for v in p.variables
-            if not v.finite and v.name not in emitted_variables(p, both.kept)
-        }
-        later = {v.name for v in both.later.variables}
-        for program in both:
-            for variable in program.variables:
-                if variable.name in infinite and not variable.static:
-                    when = "anew at every step" if variable.name in later else "at step 0"
-                    raise NesymmError(
-                        f"{variable.name} is {variable.family} and drawn {when}: the state has no "
-                        "exact belief; use particles"
-                    )
-        self.draws = method.draws if infinite else 1
-        carried = _carried(both, infinite)
+        infinite = _drawn(both)
+        self.particles = draws if infinite else 1
+        self.exact = not infinite
         self.types = field_types(both, steps)
-        self.domains: dict[Field, tuple] = {}
-        for slot in both.later.slots:
-            if slot.name in carried:
-                continue
-            if slot.name not in both.always:
-                self.domains[slot.name, "present"] = (False, True)
-            for i in range(len(slot.fields)):
-                name = f"{slot.name} (value {i + 1})" if len(slot.fields) > 1 else slot.name
-                self.domains[slot.name, i] = field_domain(name, self.types[slot.name, i])
+        self.domains = _domains(both, self.types, _carried(both, infinite))
         finite = frozenset(v.name for p in both for v in p.variables if v.finite)
         self.beliefs = frozenset(n for n in both.kept if both.statics[n].finite)
         tested = tested_variables(both)
         self.slot_names = {f"slot {s}" for s, _ in self.domains}
-        self.plans = tuple(
+        self.first, self.later = (
             self._split(
                 make_plan(p, both.statics, finite, self.beliefs, tested, both.always, both.kept)
             )
             for p in both
         )
-        self.first, self.later = self.plans
         # In a compiled loop all steps look alike: which tables there are, and over which fields.
         self.partition: Partition | None = None
         self.uncertain: frozenset[str] | None = None
@@ -131,11 +121,8 @@ class ExactFilter:
         self.asked_back = tuple(
             q for q in self.questions if not latches and isinstance(q.query.when, At)
         )
-        self._kept_alive = [grounded_roots(plan) for plan in self.plans]
-        self.shared = {
-            plan is self.first: shared_nodes(roots)
-            for plan, roots in zip(self.plans, self._kept_alive, strict=True)
-        }
+        self._kept_alive = [grounded_roots(plan) for plan in (self.first, self.later)]
+        self.shared = dict(zip((True, False), map(shared_nodes, self._kept_alive), strict=True))
 
     def _split(self, plan: Plan) -> Plan:
         """Elements are told apart throughout: any of them may come to depend on another."""
@@ -165,31 +152,44 @@ class ExactFilter:
     def sum(self) -> Any:
         return maximum if self.best else logsumexp
 
-    # ------------------------------------------------------------ the interface of a filter
+    # ------------------------------------------------------------ the protocol of engines
 
-    # Its steps may be taken one by one, each with tables of its own.
-    stepwise = True
-    # Whether a circuit stands in for the tables.
-    by_circuit = False
+    def describe(self) -> str:
+        draws = f", {self.particles} draws of static variables" if self.particles > 1 else ""
+        return "exact forward" + (", by a circuit" if self.by_circuit else draws)
 
     def forget(self) -> None:
         """Let every step have the tables that it needs."""
         self.partition = self.uncertain = None
 
     def settings(self, batch: int, estimator: str | None = None, record: bool = False) -> Settings:
-        # Slopes are exact: there is nothing to estimate.
+        # Gradients are exact: there is nothing to estimate.
         exact = "surrogate" if estimator is not None else None
-        return Settings(batch, self.draws, self.real, None, 0.0, False, exact, record)
+        return Settings(
+            batch, self.particles, self.real, None, 0.0, estimator=exact, record=record, plain=False
+        )
+
+    def init(self, settings: Settings) -> State:
+        return initial_state(settings)
+
+    def trajectories(self, run: Run, count: int) -> Traced:
+        return draw_backward(self, run, count)
+
+    def for_trajectories(
+        self, program: StepProgram, sequences: Sequences, best: bool
+    ) -> ExactFilter:
+        """The same over a state that remembers no answers, for draws or for the best."""
+        about = (program, sequences.complete, self.real, sequences.steps)
+        return ExactFilter(*about, draws=self.draws, best=best, latches=False)
 
     def bind(self, parameters: Any, networks: Any, calls: int) -> Binding:
         return bind((self.first, self.later), parameters, networks, 1 << 20)
 
-    def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
+    def hoist(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
         """Evaluate the networks that see nothing but finite and static things, once for each value
         of the finite ones, however long the sequence."""
-        low = ExactStep(self.later, settings, self)._tables(
-            {slot_key(k): v for k, v in state.slots.items()}, state.statics, moment, binding
-        )
+        step = ExactStep(self.later, settings, self)
+        low = step.tables(replace(state, known={}), moment, binding, dict(state.statics))
         known: dict[tuple, Named] = {}
         for call in leaves(everything(self.later), "neural"):
             key = (call.data[0], call.args)
@@ -211,20 +211,15 @@ class ExactFilter:
         moment: Moment,
         binding: Binding,
         key: Any,
-        at_first: bool,
-        everything: bool,
-        final: bool = True,
-        last: bool = False,
-    ) -> Outcome:
-        plan = self.first if at_first else self.later
+        stage: Stage,
+    ) -> tuple[State, Info]:
+        plan = self.first if stage.first else self.later
         ask = tuple(
             q
             for q in self.questions
-            if (everything or q.at_every_step) and q not in self.asked_back
+            if (stage.may_end or q.at_every_step) and q not in self.asked_back
         )
-        return self._solved(
-            plan, settings, lambda s: s(state, moment, binding, key, ask, final, last)
-        )
+        return self._solved(plan, settings, lambda s: s(state, moment, binding, key, ask, stage))
 
     def smooth(
         self, plan: Plan, settings: Settings, *args: Any
@@ -249,9 +244,9 @@ class ExactFilter:
             "(--method rao-blackwellised)"
         )
         itemsize = jnp.dtype(self.real).itemsize
-        return Room(self.limit, MAX_BYTES, batch, self.draws, itemsize, advice)
+        return Room(self.limit, MAX_BYTES, batch, self.particles, itemsize, advice)
 
-    def settle(self, function: Callable[[State], State], state: State) -> State:
+    def fixed_shape(self, function: Callable[[State], State], state: State) -> State:
         """Join the tables that will have to be joined, so that all steps look alike."""
         room = self.room(state.log_weights.array.shape[0])
         self.partition = merge(partition(state.beliefs), ())
@@ -265,7 +260,7 @@ class ExactFilter:
             uncertain = self.uncertain | (set(state.known) ^ set(after.known))
             merged = merge(self.partition, partition(after.beliefs))
             if merged == self.partition and uncertain == self.uncertain:
-                return settle(lambda s: function(s), state)
+                return fixed_shape(lambda s: function(s), state)
             self.partition, self.uncertain = merged, frozenset(uncertain)
 
     def _uncertain(self, state: State) -> State:
@@ -300,6 +295,40 @@ class ExactFilter:
                 size = len(variable.outcomes)
                 found += [Choice("rv", name, key, size) for key in places(variable.axes)]
         return {repr(d): d for d in found}
+
+
+def _drawn(both: Phases) -> set[str]:
+    """The static infinite variables that are drawn; others are refused."""
+    infinite = {
+        v.name
+        for p in both
+        for v in p.variables
+        if not v.finite and v.name not in emitted_variables(p, both.kept)
+    }
+    later = {v.name for v in both.later.variables}
+    for program in both:
+        for variable in program.variables:
+            if variable.name in infinite and not variable.static:
+                when = "anew at every step" if variable.name in later else "at step 0"
+                raise NesymmError(
+                    f"{variable.name} is {variable.family} and drawn {when}: the state has no "
+                    "exact belief; use particles"
+                )
+    return infinite
+
+
+def _domains(both: Phases, types: Mapping[Field, Type], carried: set[str]) -> dict[Field, tuple]:
+    """The values of the finite fields of the state that there are beliefs about."""
+    domains: dict[Field, tuple] = {}
+    for slot in both.later.slots:
+        if slot.name in carried:
+            continue
+        if slot.name not in both.always:
+            domains[slot.name, "present"] = (False, True)
+        for i in range(len(slot.fields)):
+            name = f"{slot.name} (value {i + 1})" if len(slot.fields) > 1 else slot.name
+            domains[slot.name, i] = field_domain(name, types[slot.name, i])
+    return domains
 
 
 def _carried(both: Any, infinite: set[str]) -> set[str]:

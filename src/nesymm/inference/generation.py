@@ -23,14 +23,13 @@ from nesymm.inference.engines import Engines
 from nesymm.inference.evidence import Told, given, seen, told
 from nesymm.inference.filter import Filter, Request
 from nesymm.inference.loop import moment_of, past_tensors, to_arrays
-from nesymm.inference.methods import Bootstrap
 from nesymm.inference.named import Named, apply, expand
 from nesymm.inference.options import as_key
 from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.questions import Question
 from nesymm.inference.sampling import Draws, undrawn
 from nesymm.inference.state import LANES
-from nesymm.inference.step import ParticleStep
+from nesymm.inference.step_model import StepModel
 from nesymm.inference.trajectories import Trajectories
 from nesymm.inference.weights import draw_infinite, family_params
 from nesymm.inference.world import Binding, Moment, Tables, World
@@ -70,9 +69,7 @@ class _Replay:
 
     def __init__(self, step: StepProgram, form: Sequences, count: int, real: Any):
         self.form = form  # of its numbers, none is used
-        self.engine = ParticleFilter(
-            step, Bootstrap(particles=count), form.complete, real, form.steps
-        )
+        self.engine = ParticleFilter(step, form.complete, real, form.steps, particles=count)
         self.settings = self.engine.settings(form.batch)
         self.count = count
 
@@ -159,7 +156,7 @@ class _Replay:
             for n, a in now.items()
             if n in plan.variables and n not in plan.emitted
         }
-        world = _Step(ParticleStep(plan, self.settings, engine.phases.kept), moment, binding, key)
+        world = _Step(StepModel(plan, self.settings), moment, binding, key)
         low = world.open(slots, known)
         emitted = {n: world.emit(low, plan.variables[n]) for n in sorted(plan.emitted)}
         observed = {
@@ -231,36 +228,36 @@ class _Settled(Told):
 class _Step:
     """One step in which some variables are known; others are drawn when they are read."""
 
-    step: ParticleStep
+    model: StepModel
     moment: Moment
     binding: Binding
     key: Any
     drawn: int = 0
 
     def open(self, slots: dict[Any, Named], known: dict[str, Named]) -> Tables:
-        plan = self.step.plan
+        plan = self.model.plan
         nothing: frozenset[str] = frozenset()
         world = _Settled(
             plan.step, self.moment, self.binding, slots, dict(known), nothing, plan.split,
             self._draw, plan.variables,
         )  # fmt: skip
         world.final = plan.emitted
-        return Tables(world, self.step.settings.real)
+        return Tables(world, self.model.settings.real)
 
     def _draw(self, low: Tables, variable: RandomVariable) -> Named:
         self.drawn += 1
         key = jax.random.fold_in(self.key, self.drawn)
         dims = (*variable.axes, *LANES)
         if variable.finite:
-            return self.step._draw_finite(low, variable, key, dims)
-        shape = self.step.settings.shape(dims)
+            return self.model.draw_finite(low, variable, key, dims)
+        shape = self.model.settings.shape(dims)
         if isinstance(variable.type, Tensor) and variable.family != "multivariate_normal":
             return _mean(low, variable, dims, shape)
         return draw_infinite(low, variable, key, dims, shape)
 
     def emit(self, low: Tables, variable: RandomVariable) -> Named:
         """A variable that only an observation reads: as given, else drawn."""
-        value = given(low, self.moment, self.step.plan.step, variable, self._draw(low, variable))
+        value = given(low, self.moment, self.model.plan.step, variable, self._draw(low, variable))
         low.world.values[variable.name] = value
         return value
 

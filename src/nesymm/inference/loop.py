@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import jax
 
@@ -14,8 +15,9 @@ from nesymm.inference.binding import everything
 from nesymm.inference.data import Sequences, named_columns
 from nesymm.inference.elimination.choices import BATCH
 from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.engine import Engine
 from nesymm.inference.named import Named, deepen, expand, union
-from nesymm.inference.state import Outcome, Settings, State, save_draws
+from nesymm.inference.state import Info, Settings, Stage, State, save_draws
 from nesymm.inference.world import Binding, Moment
 from nesymm.ir.expr import leaves
 
@@ -23,173 +25,160 @@ from nesymm.ir.expr import leaves
 _UNROLLED = 16
 
 
-def run(
-    engine: Any,
-    settings: Settings,
-    sequences: Sequences,
-    arrays: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    networks: Mapping[str, Any],
-    key: Any,
-    uniform: bool,
-) -> tuple[Outcome, State]:
-    """All steps: outcomes with a leading time axis, and the last state.
+class Outcome(NamedTuple):
+    """What all steps report, with a leading time axis, the last state, and, with
+    `Settings.record`, the state after every step."""
 
-    `uniform`: all sequences end together, so that queries about the end, and exact slopes,
-    are needed at the last step only.
+    info: Info
+    last: State
+    states: State | None = None
+
+
+class Step(NamedTuple):
+    """One step of a run: the state before it, what is known of it, and what came of it."""
+
+    before: State
+    moment: Moment
+    after: State
+    info: Info
+
+
+@dataclass(frozen=True)
+class Run:
+    """An engine on a batch of sequences, whose numbers are in `arrays`.
+
+    `together`: all sequences end at the same step, so that queries about the end, and exact
+    gradients, are needed at the last step only. Without a `key` nothing is drawn.
     """
-    args = (engine, settings, sequences, arrays, parameters, networks, key, uniform)
-    if not engine.stepwise or sequences.steps > _UNROLLED or settings.record:
-        return _scanned(*args)
-    try:
-        return _scanned(*args)
-    except TooLarge as error:
-        # Step by step, what is not yet or no longer uncertain needs no table.
+
+    engine: Engine
+    settings: Settings
+    sequences: Sequences
+    arrays: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    networks: Mapping[str, Any]
+    key: Any
+    together: bool
+
+    def outcome(self) -> Outcome:
+        """All steps; those that need other tables than the rest are compiled one by one."""
+        apart = self.engine.steps_differ and self.sequences.steps <= _UNROLLED
+        if not apart or self.settings.record:
+            return self._scanned()
         try:
-            return unrolled(*args)
-        except TooLarge:
-            raise error from None
+            return self._scanned()
+        except TooLarge as error:
+            # Step by step, what is not yet or no longer uncertain needs no table.
+            try:
+                return self.one_by_one()
+            except TooLarge:
+                raise error from None
+
+    def one_by_one(self) -> Outcome:
+        """All steps one by one: the time is known at each, and tables may differ.
+
+        Where data and parameters are NumPy arrays, nothing is compiled.
+        """
+        pieces, last = [], None
+        for step in self.steps():
+            last = step.after
+            pieces.append(jax.tree.map(lambda x: x[None], step.info))
+        assert last is not None
+        return Outcome(join(pieces), last)
+
+    def steps(self) -> Iterator[Step]:
+        """Step after step."""
+        self.engine.forget()
+        state, binding = self.engine.init(self.settings), self.binding
+        for time in range(self.sequences.steps):
+            moment = self.moment(time, self.slices(time))
+            end = self.together and time == self.sequences.steps - 1
+            stage = Stage(time == 0, end or not self.together, end)
+            after, info = self._step(state, moment, binding, time, stage)
+            yield Step(state, moment, after, info)
+            state = after
+
+    # ------------------------------------------------------------ what a step is given
+
+    @cached_property
+    def binding(self) -> Binding:
+        calls = self.settings.batch * self.settings.particles
+        return self.engine.bind(self.parameters, self.networks, calls)
+
+    @cached_property
+    def _past(self) -> frozenset[tuple[str, str]]:
+        return past_tensors(self.engine)
+
+    def slices(self, time: int) -> dict[str, Any]:
+        """The data of one step."""
+        return jax.tree.map(lambda x: x[time], self.arrays["timed"])
+
+    def moment(self, time: Any, slices: Mapping[str, Any]) -> Moment:
+        """What is known of a step."""
+        return moment_of(self.sequences, self.arrays, slices, time, self.engine.real, self._past)
+
+    def _step(
+        self, state: State, moment: Moment, binding: Binding, time: Any, stage: Stage
+    ) -> tuple[State, Info]:
+        key = None if self.key is None else jax.random.fold_in(self.key, time)
+        return self.engine.step(self.settings, state, moment, binding, key, stage)
+
+    # ------------------------------------------------------------ compiled
+
+    def _scanned(self) -> Outcome:
+        """All steps, the later ones by one compiled loop."""
+        # Data that are known now must not shape a loop that is to serve all steps.
+        return replace(self, arrays=jax.tree.map(jax.numpy.asarray, self.arrays))._loop()
+
+    def _loop(self) -> Outcome:
+        steps, record = self.sequences.steps, self.settings.record
+        only = steps == 1
+        stage = Stage(True, only or not self.together, only and self.together and not record)
+        start = self.engine.init(self.settings)
+        state, info = self._step(start, self.moment(0, self.slices(0)), self.binding, 0, stage)
+        if only:
+            states = jax.tree.map(lambda x: x[None], state) if record else None
+            return Outcome(join([_at_one_step(info)]), state, states)
+
+        def later(state: State, xs: Any, stage: Stage) -> tuple[State, Info]:
+            time, slices = xs
+            bound = _inside(binding, time)
+            return self._step(state, self.moment(time, slices), bound, time, stage)
+
+        # Some later step, whichever it is: what is true of step 1 alone must not be seen.
+        some = (jax.numpy.asarray(1), self.slices(1))
+        middle = Stage(False, not self.together)
+        binding = self.binding
+        state = self.engine.fixed_shape(lambda s: later(s, some, Stage(False, False))[0], state)
+        dims = dims_of(state)
+        binding = self.engine.hoist(binding, self.settings, state, self.moment(*some))
+
+        def body(state: State, xs: Any) -> tuple[State, Any]:
+            after, info = later(state, xs, middle)
+            after = broadcast(after, dims)
+            return after, (info, after if record else None)
+
+        end = steps - 1 if self.together else steps
+        xs = (jnp.arange(1, end), jax.tree.map(lambda x: x[1:end], self.arrays["timed"]))
+        step_body: Any = body
+        if self.settings.estimator is not None:
+            step_body = jax.checkpoint(body, prevent_cse=False, policy=save_draws)
+        states = _at_one_step(state) if record else None
+        state, (infos, more) = jax.lax.scan(step_body, state, xs)
+        pieces = [_at_one_step(info), infos]
+        if self.together:
+            last = (jnp.asarray(steps - 1), self.slices(steps - 1))
+            state, info = later(state, last, Stage(False, True, not record))
+            pieces.append(_at_one_step(info))
+        if record:
+            parts = [more, *([_at_one_step(broadcast(state, dims))] if self.together else [])]
+            states = jax.tree.map(lambda *ys: jnp.concatenate(ys), states, *parts)
+        return Outcome(join(pieces), state, states)
 
 
-def unrolled(
-    engine: Any,
-    settings: Settings,
-    sequences: Sequences,
-    arrays: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    networks: Mapping[str, Any],
-    key: Any,
-    uniform: bool,
-) -> tuple[Outcome, State]:
-    """All steps one by one: the time is known at each, and tables may differ from step to step.
-
-    Where data and parameters are NumPy arrays, nothing is compiled.
-    """
-    state, pieces = settings.start(), []
-    for _, _, outcome in walk(
-        engine, settings, sequences, arrays, parameters, networks, key, uniform
-    ):
-        state = outcome.state
-        pieces.append(jax.tree.map(lambda x: x[None], replace(outcome, state=None)))
-    return join(pieces), state
-
-
-def walk(
-    engine: Any,
-    settings: Settings,
-    sequences: Sequences,
-    arrays: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    networks: Mapping[str, Any],
-    key: Any,
-    uniform: bool,
-) -> Iterator[tuple[State, Moment, Outcome]]:
-    """Step after step: the state before it, what is known of it, and what it reports."""
-    engine.forget()
-    binding = engine.bind(parameters, networks, settings.batch * settings.particles)
-    past = past_tensors(engine)
-    state = settings.start()
-    for time in range(sequences.steps):
-        slices = jax.tree.map(lambda x, time=time: x[time], arrays["timed"])
-        moment = moment_of(sequences, arrays, slices, time, engine.real, past)
-        last = uniform and time == sequences.steps - 1
-        outcome = engine.step(
-            settings,
-            state,
-            moment,
-            binding,
-            None if key is None else jax.random.fold_in(key, time),
-            at_first=time == 0,
-            everything=last or not uniform,
-            final=last or not uniform,
-            last=last,
-        )
-        yield state, moment, outcome
-        state = outcome.state
-
-
-def _scanned(
-    engine: Any,
-    settings: Settings,
-    sequences: Sequences,
-    arrays: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    networks: Mapping[str, Any],
-    key: Any,
-    uniform: bool,
-) -> tuple[Outcome, State]:
-    """All steps, the later ones by one compiled loop."""
-    # Data that are known now must not shape a loop that is to serve all steps.
-    arrays = jax.tree.map(jax.numpy.asarray, arrays)
-    steps = sequences.steps
-    past = past_tensors(engine)
-    binding = engine.bind(parameters, networks, settings.batch * settings.particles)
-
-    def moment(time: Any, slices: Mapping[str, Any]) -> Moment:
-        return moment_of(sequences, arrays, slices, time, engine.real, past)
-
-    def at(time: int) -> dict[str, Any]:
-        return jax.tree.map(lambda x: x[time], arrays["timed"])
-
-    only = steps == 1
-    outcome = engine.step(
-        settings,
-        settings.start(),
-        moment(0, at(0)),
-        binding,
-        jax.random.fold_in(key, 0),
-        at_first=True,
-        everything=only or not uniform,
-        final=only or not uniform,
-        last=only and uniform and not settings.record,
-    )
-    if only:
-        state = outcome.state
-        done = replace(outcome, state=state if settings.record else None)
-        return join([jax.tree.map(lambda x: x[None], done)]), state
-
-    def later(
-        state: State, time: Any, slices: Any, everything: bool, final: bool, last: bool = False
-    ) -> Outcome:
-        return engine.step(
-            settings,
-            state,
-            moment(time, slices),
-            _inside(binding, time),
-            jax.random.fold_in(key, time),
-            at_first=False,
-            everything=everything,
-            final=final,
-            last=last,
-        )
-
-    # Some later step, whichever it is: what is true of step 1 alone must not be seen.
-    some = jax.numpy.asarray(1)
-    state = engine.settle(lambda s: later(s, some, at(1), False, False).state, outcome.state)
-    dims = dims_of(state)
-    binding = engine.steady(binding, settings, state, moment(some, at(1)))
-
-    def body(state: State, xs: Any) -> tuple[State, Outcome]:
-        time, slices = xs
-        done = later(state, time, slices, not uniform, not uniform)
-        new = widen(done.state, dims)
-        return new, replace(done, state=new if settings.record else None)
-
-    end = steps - 1 if uniform else steps
-    times = jnp.arange(1, end)
-    middle = jax.tree.map(lambda x: x[1:end], arrays["timed"])
-    step_body: Any = body
-    if settings.estimator is not None:
-        step_body = jax.checkpoint(body, prevent_cse=False, policy=save_draws)
-    first = replace(outcome, state=state if settings.record else None)
-    first = jax.tree.map(lambda x: x[None], first)
-    state, outs = jax.lax.scan(step_body, state, (times, middle))
-    pieces = [first, outs]
-    if uniform:
-        done = later(state, jnp.asarray(steps - 1), at(steps - 1), True, True, True)
-        state = done.state
-        pieces.append(jax.tree.map(lambda x: x[None], replace(done, state=None)))
-    return join(pieces), state
+def _at_one_step(tree: Any) -> Any:
+    """The same with a leading time axis."""
+    return jax.tree.map(lambda x: x[None], tree)
 
 
 def _inside(binding: Binding, time: Any) -> Binding:
@@ -203,7 +192,7 @@ def _inside(binding: Binding, time: Any) -> Binding:
     return replace(binding, parameters=parameters)
 
 
-def past_tensors(engine: Any) -> frozenset[tuple[str, str]]:
+def past_tensors(engine: Engine) -> frozenset[tuple[str, str]]:
     """Inputs that networks read at an earlier step, and which step that is."""
     return frozenset(
         node.data
@@ -213,21 +202,24 @@ def past_tensors(engine: Any) -> frozenset[tuple[str, str]]:
     )
 
 
-def join(pieces: list[Outcome]) -> Outcome:
-    """Outcomes of several stretches of time as one; answers given at the end only stay short."""
+def join(pieces: list[Info]) -> Info:
+    """What several stretches of time report as one; answers given at the end only stay short.
+
+    Values that are not drawn in all of them stay lists, with None where there are none.
+    """
     out: dict[str, Any] = {}
     for name in ("log_gain", "effective", "resampled", "flags", "dead"):
         out[name] = jnp.concatenate([getattr(p, name) for p in pieces])
     answers: dict[str, Any] = {}
     for query in pieces[-1].answers:
         answers[query] = jnp.concatenate([p.answers[query] for p in pieces if query in p.answers])
-    history: dict[str, Any] = {}
-    for name in {n for p in pieces for n in p.history}:
-        history[name] = [p.history.get(name) for p in pieces]
-    states: Any = None
-    if all(p.state is not None for p in pieces):
-        states = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(p.state for p in pieces))
-    return Outcome(state=states, answers=answers, history=history, **out)
+    values: dict[str, Any] = {}
+    for name in {n for p in pieces for n in p.values}:
+        values[name] = [p.values.get(name) for p in pieces]
+    ancestors: Any = None
+    if pieces[0].ancestors is not None:
+        ancestors = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(p.ancestors for p in pieces))
+    return Info(answers=answers, values=values, ancestors=ancestors, **out)
 
 
 def moment_of(
@@ -274,8 +266,8 @@ def to_arrays(sequences: Sequences) -> dict[str, Any]:
 # ---------------------------------------------------------------- states of one shape
 
 
-def settle(function: Callable[[State], State], state: State) -> State:
-    """Give a state the dimensions that it will have: those that a step does not change."""
+def fixed_shape(function: Callable[[State], State], state: State) -> State:
+    """A state with the dimensions that a step does not change."""
     while True:
         after = jax.eval_shape(function, state)
         wanted = jax.tree.map(
@@ -288,7 +280,7 @@ def settle(function: Callable[[State], State], state: State) -> State:
             after,
             is_leaf=lambda x: isinstance(x, Named),
         )
-        new = widen(state, wanted, after)
+        new = broadcast(state, wanted, after)
         if dims_of(new) == dims_of(state):
             return new
         state = new
@@ -302,7 +294,7 @@ def dims_of(state: State) -> Any:
     )
 
 
-def widen(state: State, wanted: Any, like: State | None = None) -> State:
+def broadcast(state: State, wanted: Any, like: State | None = None) -> State:
     def one(value: Named, want: Any, *others: Named) -> Named:
         dims, dtype = want[0], want[1]
         sizes: dict[Any, int] = {}

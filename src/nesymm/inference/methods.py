@@ -1,12 +1,19 @@
-"""The methods of inference over time, as settings."""
+"""The methods of inference over time that come with the library, as settings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from nesymm.errors import NesymmError
+from nesymm.inference.auto import Auto
+from nesymm.inference.data import Sequences
+from nesymm.inference.engine import Method
+from nesymm.inference.forward import ExactFilter
 from nesymm.inference.options import Rule, is_real, whole
-from nesymm.inference.resampling import SCHEMES
+from nesymm.inference.particles import ParticleFilter
+from nesymm.inference.resampling import SCHEMES, Scheme
+from nesymm.ir.step import StepProgram
 
 _THRESHOLD = Rule(
     "a number from 0 or 'always'",
@@ -16,16 +23,18 @@ _THRESHOLD = Rule(
 
 @dataclass(frozen=True)
 class _Particles:
-    """`resample_below` is the fraction of the particles below which the effective sample
-    size triggers resampling; 0 is never, `"always"` every step."""
+    """`resampling` is the name of a scheme, or a function of a key and weights
+    [batch, particles] that gives the ancestor of each particle. `resample_below` is the fraction
+    of the particles below which the effective sample size triggers it; 0 is never, `"always"`
+    every step."""
 
     particles: int = 1000
-    resampling: str = "systematic"
+    resampling: str | Scheme = "systematic"
     resample_below: float | str = 0.5
 
     def __post_init__(self) -> None:
         whole(1).check("particles", self.particles)
-        if self.resampling not in SCHEMES:
+        if not callable(self.resampling) and self.resampling not in SCHEMES:
             raise NesymmError(
                 f"there is no resampling scheme {self.resampling} (there are: {', '.join(SCHEMES)})"
             )
@@ -34,6 +43,24 @@ class _Particles:
     @property
     def threshold(self) -> float:
         return 2.0 if isinstance(self.resample_below, str) else self.resample_below
+
+    def resized(self, particles: int) -> Self:
+        return replace(self, particles=particles)
+
+    def _engine(
+        self, program: StepProgram, sequences: Sequences, real: Any, **options: Any
+    ) -> ParticleFilter:
+        scheme = self.resampling
+        return ParticleFilter(
+            program,
+            sequences.complete,
+            real,
+            sequences.steps,
+            particles=self.particles,
+            resample=SCHEMES[scheme] if isinstance(scheme, str) else scheme,
+            threshold=self.threshold,
+            **options,
+        )
 
 
 @dataclass(frozen=True)
@@ -52,10 +79,17 @@ class RaoBlackwellised(_Particles):
                 f"recursion: expected 'correct' or 'paper', received {self.recursion!r}"
             )
 
+    def engine(self, program: StepProgram, sequences: Sequences, real: Any) -> ParticleFilter:
+        paper = self.recursion == "paper"
+        return self._engine(program, sequences, real, solve=True, paper=paper)
+
 
 @dataclass(frozen=True)
 class Bootstrap(_Particles):
     """Everything is drawn from the prior, and the evidence weighs it."""
+
+    def engine(self, program: StepProgram, sequences: Sequences, real: Any) -> ParticleFilter:
+        return self._engine(program, sequences, real)
 
 
 @dataclass(frozen=True)
@@ -67,25 +101,17 @@ class ExactForward:
     def __post_init__(self) -> None:
         whole(1).check("draws", self.draws)
 
+    def resized(self, particles: int) -> ExactForward:
+        return ExactForward(draws=particles)
 
-@dataclass(frozen=True)
-class Auto:
-    """Exact where the state is finite and small enough, else Rao-Blackwellised; bootstrap where
-    the finite part of a step is too large even given a particle."""
-
-    particles: int = 1000
-    budget: int = 1 << 16
-
-    def __post_init__(self) -> None:
-        whole(1).check("particles", self.particles)
-        whole(0).check("budget", self.budget)
+    def engine(self, program: StepProgram, sequences: Sequences, real: Any) -> ExactFilter:
+        return ExactFilter(program, sequences.complete, real, sequences.steps, draws=self.draws)
 
 
-Method = RaoBlackwellised | Bootstrap | ExactForward | Auto
-METHODS = (RaoBlackwellised, Bootstrap, ExactForward, Auto)
+BuiltIn = RaoBlackwellised | Bootstrap | ExactForward | Auto
 
 
-def parse_method(name: str, particles: int | None = None) -> Method:
+def parse_method(name: str, particles: int | None = None) -> BuiltIn:
     """A method by its name on the command line."""
     n = 1000 if particles is None else particles
     match name:
@@ -102,3 +128,8 @@ def parse_method(name: str, particles: int | None = None) -> Method:
     raise NesymmError(
         f"there is no method {name} (there are: auto, exact, rao-blackwellised, bootstrap, paper)"
     )
+
+
+__all__ = [
+    "Auto", "Bootstrap", "BuiltIn", "ExactForward", "Method", "RaoBlackwellised", "parse_method"
+]  # fmt: skip

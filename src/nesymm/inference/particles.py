@@ -8,14 +8,22 @@ from typing import Any
 
 from nesymm.inference.binding import bind
 from nesymm.inference.elimination.factors import NAMINGS_OF_PARTICLES, Naming, by_some_naming
-from nesymm.inference.loop import settle
-from nesymm.inference.methods import Bootstrap, RaoBlackwellised
-from nesymm.inference.plan import Plan, make_plan, reads, tested_variables, told_where
+from nesymm.inference.engine import AS_ASKED
+from nesymm.inference.loop import Run, fixed_shape
+from nesymm.inference.particle_step import ParticleStep
+from nesymm.inference.plan import (
+    Plan,
+    make_plan,
+    reads,
+    tested_parameters,
+    tested_variables,
+    told_where,
+)
 from nesymm.inference.proposals import find_proposals
 from nesymm.inference.questions import questions
-from nesymm.inference.resampling import SCHEMES
-from nesymm.inference.state import Outcome, Settings, State
-from nesymm.inference.step import ParticleStep
+from nesymm.inference.resampling import Scheme
+from nesymm.inference.sampling import Traced, trace_ancestors
+from nesymm.inference.state import Info, Settings, Stage, State, initial_state
 from nesymm.inference.world import Binding, Moment
 from nesymm.ir.passes.phases import Phases, phases, use_observed
 from nesymm.ir.step import StepProgram
@@ -77,45 +85,68 @@ def _beliefs(both: Phases) -> frozenset[str]:
 
 
 class ParticleFilter:
-    """Particles over a batch of sequences."""
+    """Particles over a batch of sequences.
 
-    stepwise = False
+    With `solve`, the finite part of each step is solved exactly given a particle; else all is
+    drawn from the prior. `resample` maps a key and weights to ancestors (None: never), whenever
+    the effective sample size is below `threshold` times the number of particles. With `paper`,
+    evidence steers the draws and does not weigh the particles.
+    """
+
+    exact = False
+    steps_differ = False
 
     def __init__(
         self,
         step: StepProgram,
-        method: RaoBlackwellised | Bootstrap,
         given: frozenset[str],
         real: Any,
-        steps: int | None = None,
+        steps: int | None,
+        *,
+        particles: int,
+        solve: bool = False,
+        resample: Scheme | None = None,
+        threshold: float = 0.0,
+        paper: bool = False,
     ):
-        self.method = method
+        self.reason = AS_ASKED
         self.real = real
-        self.phases, self.first, self.later = plans(
-            step,
-            given,
-            isinstance(method, RaoBlackwellised),
-            method.particles > 1 and method.threshold > 0,
-        )
+        self.particles = particles
+        self.solve = solve
+        self.resample = resample if threshold > 0 else None
+        self.resamples = particles > 1 and self.resample is not None
+        self.threshold = threshold
+        self.paper = paper
+        self.phases, self.first, self.later = plans(step, given, solve, self.resamples)
         self.questions = questions(self.phases, steps)
+        # A comparison has no gradient, and what is drawn from others can be scored; a parameter
+        # cannot.
+        self.untrainable = tested_parameters(self.phases)
         # A bootstrap filter draws from the prior, and so does one particle: it bounds the evidence.
-        refined = isinstance(method, RaoBlackwellised) and method.particles > 1
+        refined = solve and particles > 1
         self.proposals = [find_proposals(p) if refined else {} for p in (self.first, self.later)]
 
+    def describe(self) -> str:
+        name = "Rao-Blackwellised" if self.solve else "bootstrap"
+        paper = " (the paper's recursion)" if self.paper else ""
+        return f"{name}{paper}, {self.particles:,} particles"
+
     def settings(self, batch: int, estimator: str | None = None, record: bool = False) -> Settings:
-        method = self.method
         return Settings(
             batch,
-            method.particles,
+            self.particles,
             self.real,
-            SCHEMES[method.resampling] if method.threshold > 0 else None,
-            method.threshold,
-            isinstance(method, RaoBlackwellised) and method.recursion == "paper",
+            self.resample,
+            self.threshold,
+            self.paper,
             estimator,
             record,
         )
 
     # ------------------------------------------------------------ one step at a time
+
+    def init(self, settings: Settings) -> State:
+        return initial_state(settings)
 
     def step(
         self,
@@ -124,22 +155,24 @@ class ParticleFilter:
         moment: Moment,
         binding: Binding,
         key: Any,
-        at_first: bool,
-        everything: bool,
-        final: bool = True,
-        last: bool = False,
-    ) -> Outcome:
-        """One step. `everything`: also answer the queries that are asked at the end."""
-        plan = self.first if at_first else self.later
-        ask = tuple(q for q in self.questions if everything or q.at_every_step)
-        proposals = self.proposals[0 if at_first else 1]
+        stage: Stage,
+    ) -> tuple[State, Info]:
+        plan = self.first if stage.first else self.later
+        ask = tuple(q for q in self.questions if stage.may_end or q.at_every_step)
+        proposals = self.proposals[0 if stage.first else 1]
 
-        def attempt(naming: Naming) -> Outcome:
+        def attempt(naming: Naming) -> tuple[State, Info]:
             own = replace(settings, naming=naming)
             step = ParticleStep(plan, own, self.phases.kept, self.questions, proposals)
-            return step(state, moment, binding, key, ask, final)
+            return step(state, moment, binding, key, ask, stage)
 
         return by_some_naming(attempt, NAMINGS_OF_PARTICLES)
+
+    def fixed_shape(self, function: Callable[[State], State], state: State) -> State:
+        return fixed_shape(function, state)
+
+    def forget(self) -> None:
+        """All steps look alike anyway."""
 
     # ------------------------------------------------------------ networks
 
@@ -149,12 +182,14 @@ class ParticleFilter:
         """Networks whose arguments have fewer values than there are calls are tabulated."""
         return bind((self.first, self.later), parameters, networks, calls)
 
-    def steady(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
+    def hoist(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
         # Each particle is somewhere else: what networks see changes from step to step.
         return binding
 
-    def settle(self, function: Callable[[State], State], state: State) -> State:
-        return settle(function, state)
+    # ------------------------------------------------------------ trajectories
+
+    def trajectories(self, run: Run, count: int) -> Traced:
+        return trace_ancestors(self, run, count)
 
 
 __all__ = ["ParticleFilter", "plans"]

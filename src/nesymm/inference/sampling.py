@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,20 +19,22 @@ from nesymm.errors import NesymmError
 from nesymm.inference.data import Sequences
 from nesymm.inference.diagnostics import Diagnostics, Health, health_of
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, choices
-from nesymm.inference.elimination.factors import draw, eliminate, pick_at
-from nesymm.inference.exact_step import ExactStep, draw_all
-from nesymm.inference.forward import ExactFilter
-from nesymm.inference.loop import moment_of, past_tensors, run
+from nesymm.inference.elimination.factors import pick_at
+from nesymm.inference.exact_step import draw_all
+from nesymm.inference.loop import Run
 from nesymm.inference.named import Named, apply, expand
-from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.plan import Plan
 from nesymm.inference.results import Failure
 from nesymm.inference.state import LANES, Settings, State, normalise
-from nesymm.inference.step import ParticleStep
+from nesymm.inference.step_model import StepModel
 from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis
 from nesymm.ir.passes.phases import Phases
 from nesymm.ir.types import Bool, Enum, domain
+
+if TYPE_CHECKING:
+    from nesymm.inference.forward import ExactFilter
+    from nesymm.inference.particles import ParticleFilter
 
 
 @dataclass(frozen=True)
@@ -60,97 +62,109 @@ def undrawn(both: Phases) -> tuple[frozenset[str], frozenset[str]]:
     return later - first, first - later - frozenset(both.statics)
 
 
+@dataclass(frozen=True)
+class Traced:
+    """Values of everything along trajectories, in pieces [step, axes…, batch, trajectory], None
+    where a thing has no value, and how the filter fared.
+
+    `fields` are those of the state, by the names that `State.slots` has, `variables` the random
+    variables.
+    """
+
+    fields: dict[str, list[Named | None]]
+    variables: dict[str, list[Named | None]]
+    health: Health
+
+
+jax.tree_util.register_dataclass(
+    Traced, data_fields=["fields", "variables", "health"], meta_fields=[]
+)
+
+
 # ---------------------------------------------------------------- exactly
 
 
-def exact_trajectories(
-    engine: ExactFilter,
-    sequences: Sequences,
-    arrays: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    networks: Mapping[str, Any],
-    key: Any,
-    count: int,
-) -> tuple[dict[str, Any], Health]:
-    """Values of everything along trajectories, [step, axes…, batch, trajectory], and how the
-    filter fared."""
-    if engine.draws > 1:
+def draw_backward(engine: ExactFilter, run: Run, count: int) -> Traced:
+    """Trajectories from the exact posterior: forward with all beliefs, then back."""
+    if not engine.exact:
         raise NesymmError(
             "a static variable has infinitely many values: trajectories need particles"
         )
-    settings = engine.settings(sequences.batch, record=True)
-    outcome, last_state = run(
-        engine, settings, sequences, arrays, parameters, networks, key, uniform=False
-    )
-    states = outcome.state
-    lanes = replace(settings, particles=count)
-    binding = engine.bind(parameters, networks, 1 << 20)
-    past = past_tensors(engine)
-    last = Named(arrays["last"], (BATCH,))
-    key = jax.random.fold_in(key, 1 << 20)
-    fields = _fields(states.beliefs)
-
-    def moment(time: Any, slices: Any) -> Any:
-        return moment_of(sequences, arrays, slices, time, engine.real, past)
-
-    def end_here(above: list[Any], state: State, time: Any) -> dict[Choice, Named]:
-        """The state after a step: from above, or drawn afresh where the sequence ends."""
-        fresh = draw_all(state.beliefs, jax.random.fold_in(key, 2 * time), lanes, engine)
-        over = apply(jnp, jnp.less_equal, last, Named(jnp.asarray(time)))
-        drawn = {
-            d: wide_index(apply(jnp, jnp.where, over, fresh[d], Named(a, LANES)), lanes)
-            for d, a in zip(fields, above, strict=True)
-        }
-        known = {
-            d: wide_index(state.known[repr(d)], lanes)
-            for d in engine.fields()
-            if repr(d) in state.known
-        }
-        return {**drawn, **known}
-
-    def backward(
-        plan: Plan, before: State, moment: Any, after: dict[Choice, Named], number: Any
-    ) -> dict[Choice, Named]:
-        here = jax.random.fold_in(key, number)
-        return engine.backward(plan, lanes, before, moment, binding, after, here, lanes)
-
-    def report(plan: Plan, after: dict[Choice, Named], drawn: dict[Choice, Named]) -> Any:
-        return values_of(engine, plan, lanes, after, drawn)
-
-    def body(above: list[Any], xs: Any) -> tuple[list[Any], Any]:
-        time, slices, before, here = xs
-        after = end_here(above, here, time)
-        drawn = backward(engine.later, before, moment(time, slices), after, 2 * time + 1)
-        held = {**after, **drawn}
-        return [held[d].array for d in fields], report(engine.later, after, drawn)
-
-    steps = sequences.steps
-    nothing = [jnp.zeros(lanes.shape(LANES), jnp.int32) for _ in fields]
-    above = nothing
-    pieces: list[Any] = []
-    if steps > 1:
-        before = jax.tree.map(lambda x: x[:-1], states)
-        here = jax.tree.map(lambda x: x[1:], states)
-        slices = jax.tree.map(lambda x: x[1:], arrays["timed"])
-        times = jnp.arange(1, steps)
-        above, later = jax.lax.scan(body, above, (times, slices, before, here), reverse=True)
-        pieces.append(later)
-    first_state = jax.tree.map(lambda x: x[0], states)
-    after = end_here(above, first_state, jnp.asarray(0))
-    slices = jax.tree.map(lambda x: x[0], arrays["timed"])
-    drawn = backward(engine.first, settings.start(), moment(0, slices), after, 1)
-    first = jax.tree.map(lambda x: x[None], report(engine.first, {**after}, drawn))
-    out: dict[str, Any] = {}
-    for name in {n for p in (first, *pieces) for n in p}:
-        out[name] = [p.get(name) for p in (first, *pieces)]
-    for name, value in states.slots.items():
+    outcome = run.outcome()
+    assert outcome.states is not None
+    fields, variables = _Backward(engine, run, outcome.states, count).pieces()
+    for name, value in outcome.states.slots.items():
         # Fields that depend on inputs only are the same in every trajectory.
-        out[name] = [value]
-    return out, health_of(outcome, last_state)
+        fields[name] = [value]
+    return Traced(fields, variables, health_of(outcome.info, outcome.last))
 
 
-def _fields(beliefs: list[Named]) -> list[Choice]:
-    return sorted({d for b in beliefs for d in choices(b.dims)}, key=repr)
+class _Backward:
+    """The way back from the last step, with the states after each step."""
+
+    def __init__(self, engine: ExactFilter, run: Run, states: State, count: int):
+        self.engine = engine
+        self.run = run
+        self.states = states
+        self.lanes = replace(run.settings, particles=count)
+        self.binding = engine.bind(run.parameters, run.networks, 1 << 20)
+        self.last = Named(run.arrays["last"], (BATCH,))
+        self.key = jax.random.fold_in(run.key, 1 << 20)
+        beliefs = states.beliefs
+        self.uncertain = sorted({d for b in beliefs for d in choices(b.dims)}, key=repr)
+
+    def pieces(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Fields and variables: the first step, then all later ones."""
+        steps, run = self.run.sequences.steps, self.run
+        above = [jnp.zeros(self.lanes.shape(LANES), jnp.int32) for _ in self.uncertain]
+        pieces: list[Any] = []
+        if steps > 1:
+            before = jax.tree.map(lambda x: x[:-1], self.states)
+            after = jax.tree.map(lambda x: x[1:], self.states)
+            slices = jax.tree.map(lambda x: x[1:], run.arrays["timed"])
+            xs = (jnp.arange(1, steps), slices, before, after)
+            above, later = jax.lax.scan(self._later, above, xs, reverse=True)
+            pieces.append(later)
+        state = jax.tree.map(lambda x: x[0], self.states)
+        after = self._after(above, state, jnp.asarray(0))
+        start, moment = self.engine.init(run.settings), run.moment(0, run.slices(0))
+        drawn = self._drawn(self.engine.first, start, moment, after, 1)
+        first = values_of(self.engine, self.engine.first, self.lanes, after, drawn)
+        pieces.insert(0, jax.tree.map(lambda x: x[None], first))
+        fields, variables = (
+            {n: [p[i].get(n) for p in pieces] for n in {n for p in pieces for n in p[i]}}
+            for i in range(2)
+        )
+        return fields, variables
+
+    def _later(self, above: list[Any], xs: Any) -> tuple[list[Any], Any]:
+        time, slices, before, here = xs
+        plan, moment = self.engine.later, self.run.moment(time, slices)
+        after = self._after(above, here, time)
+        drawn = self._drawn(plan, before, moment, after, 2 * time + 1)
+        held = {**after, **drawn}
+        found = values_of(self.engine, plan, self.lanes, after, drawn)
+        return [held[d].array for d in self.uncertain], found
+
+    def _after(self, above: list[Any], state: State, time: Any) -> dict[Choice, Named]:
+        """The state after a step: from above, or drawn afresh where the sequence ends."""
+        here = jax.random.fold_in(self.key, 2 * time)
+        fresh = draw_all(state.beliefs, here, self.lanes, self.engine)
+        over = apply(jnp, jnp.less_equal, self.last, Named(jnp.asarray(time)))
+        drawn = {
+            d: apply(jnp, jnp.where, over, fresh[d], Named(a, LANES))
+            for d, a in zip(self.uncertain, above, strict=True)
+        }
+        fields = self.engine.fields()
+        known = {d: state.known[repr(d)] for d in fields if repr(d) in state.known}
+        return {d: wide_index(index, self.lanes) for d, index in {**drawn, **known}.items()}
+
+    def _drawn(
+        self, plan: Plan, before: State, moment: Any, after: dict[Choice, Named], number: Any
+    ) -> dict[Choice, Named]:
+        here = jax.random.fold_in(self.key, number)
+        lanes = self.lanes
+        return self.engine.backward(plan, lanes, before, moment, self.binding, after, here, lanes)
 
 
 def wide_index(value: Named, lanes: Settings) -> Named:
@@ -164,11 +178,10 @@ def values_of(
     lanes: Settings,
     after: Mapping[Choice, Named],
     drawn: Mapping[Choice, Named],
-) -> dict[str, Named]:
+) -> tuple[dict[str, Named], dict[str, Named]]:
     """What holds at a step: the fields of the state after it, and its random variables."""
     variables = {d: i for d, i in drawn.items() if d.kind == "rv"}
-    values = ExactStep(plan, lanes, engine)._assemble(variables)
-    return {**_slot_values(engine, after, lanes), **values}
+    return _slot_values(engine, after, lanes), StepModel(plan, lanes).values_of(variables)
 
 
 def _slot_values(
@@ -199,63 +212,46 @@ def _slot_values(
 # ---------------------------------------------------------------- with particles
 
 
-def particle_trajectories(
-    engine: ParticleFilter,
-    sequences: Sequences,
-    arrays: Mapping[str, Any],
-    parameters: Mapping[str, Any],
-    networks: Mapping[str, Any],
-    key: Any,
-    count: int,
-) -> tuple[dict[str, Any], Health]:
-    """Values along the ancestors of particles chosen by weight, as the exact ones are."""
-    settings = engine.settings(sequences.batch, record=True)
-    outcome, state = run(
-        engine, settings, sequences, arrays, parameters, networks, key, uniform=False
-    )
+def trace_ancestors(engine: ParticleFilter, run: Run, count: int) -> Traced:
+    """Values along the ancestors of particles that are chosen by their weights."""
+    outcome = run.outcome()
+    info, state = outcome.info, outcome.last
+    assert outcome.states is not None and info.ancestors is not None
     weights = normalise(state.log_weights.array)
-    pick_key = jax.random.fold_in(key, 1 << 20)
-    chosen = jax.vmap(lambda k, w: jax.random.choice(k, w.shape[0], (count,), p=w), in_axes=(0, 0))(
-        jax.random.split(pick_key, sequences.batch), weights
-    )
+    pick_key = jax.random.fold_in(run.key, 1 << 20)
+    keys = jax.random.split(pick_key, run.sequences.batch)
+    chosen = jax.vmap(lambda k, w: jax.random.choice(k, w.shape[0], (count,), p=w))(keys, weights)
     chosen = chosen.astype(jnp.int32)
-    histories: Any = outcome.history
-    ancestors = jnp.concatenate([a.array for a in histories["ancestors"]])
 
     def up(index: Any, parents: Any) -> tuple[Any, Any]:
         return jnp.take_along_axis(parents, index, axis=1), index
 
-    _, path = jax.lax.scan(up, chosen, ancestors, reverse=True)  # [step, batch, trajectory]
-    out: dict[str, Any] = {}
-    for name, pieces in histories.items():
-        if name == "ancestors":
-            continue
-        start = 0
-        traced = []
-        for piece, number in zip(pieces, _lengths(histories["ancestors"]), strict=True):
-            here = path[start : start + number]
-            start += number
-            traced.append(jax.vmap(_trace)(piece, here) if piece is not None else None)
-        out[name.removeprefix("slot ")] = traced
-    out |= _settled(engine, state.beliefs, chosen, replace(settings, particles=count), pick_key)
-    return out, health_of(outcome, state)
+    _, path = jax.lax.scan(up, chosen, info.ancestors.array, reverse=True)  # [step, batch, count]
+
+    def traced(pieces: Any) -> list[Named | None]:
+        # The first step has a piece of its own, which some things are missing from.
+        steps = [path] if len(pieces) == 1 else [path[:1], path[1:]]
+        return [
+            None if piece is None else jax.vmap(_trace)(piece, here)
+            for piece, here in zip(pieces, steps, strict=True)
+        ]
+
+    fields = {n: traced([v]) for n, v in outcome.states.slots.items()}
+    variables = {n: traced(pieces) for n, pieces in info.values.items()}
+    lanes = replace(run.settings, particles=count)
+    variables |= _static_values(engine, state.beliefs, chosen, lanes, pick_key)
+    return Traced(fields, variables, health_of(info, state))
 
 
-def _settled(
+def _static_values(
     engine: ParticleFilter, beliefs: list[Named], chosen: Any, lanes: Settings, key: Any
 ) -> dict[str, Any]:
     """Static variables that the particles have beliefs about: drawn once per trajectory."""
     if not beliefs:
         return {}
     picked = [_trace(b, chosen) for b in beliefs]
-    here = jax.random.fold_in(key, 1)
-    drawn = draw(jax, here, eliminate(jnp, picked), lanes.shape, None, LANES)
-    values = ParticleStep(engine.first, lanes, engine.phases.kept)._assemble(drawn)
+    values = StepModel(engine.first, lanes).draw_jointly(picked, jax.random.fold_in(key, 1))
     return {n: [Named(v.array[None], v.dims), None] for n, v in values.items()}
-
-
-def _lengths(pieces: list[Named]) -> list[int]:
-    return [p.array.shape[0] for p in pieces]
 
 
 def _trace(value: Named, index: Any) -> Named:
@@ -269,7 +265,7 @@ def _trace(value: Named, index: Any) -> Named:
 
 def arrange(
     both: Phases,
-    pieces: Mapping[str, list[Any]],
+    traced: Traced,
     sequences: Sequences,
     count: int,
     failures: tuple[Failure, ...],
@@ -280,16 +276,16 @@ def arrange(
     fields: dict[tuple[str, Any], np.ndarray] = {}
     for slot in both.later.slots:
         for column in ("present", *range(len(slot.fields))):
-            parts = pieces.get(f"{slot.name}.{column}")
+            parts = traced.fields.get(f"{slot.name}.{column}")
             if parts is not None:
                 fields[slot.name, column] = _joined(parts, slot.axes, sequences, count)
             elif column == "present" and slot.name in both.always:
                 sizes = [a.size for a in slot.axes]
                 fields[slot.name, column] = np.ones((*shape, *sizes), bool)
     variables = {
-        v.name: _joined(pieces[v.name], v.axes, sequences, count)
+        v.name: _joined(traced.variables[v.name], v.axes, sequences, count)
         for v in {v.name: v for p in both for v in p.variables}.values()
-        if v.name in pieces
+        if v.name in traced.variables
     }
     failed = [f.sequence for f in failures]
     for array in (*fields.values(), *variables.values()):

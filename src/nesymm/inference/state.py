@@ -94,34 +94,51 @@ class Settings:
             itemsize=itemsize,
         )
 
-    def start(self) -> State:
-        nothing = Named(jnp.zeros(self.shape(LANES), self.real), LANES)
-        own = jnp.arange(self.particles, dtype=jnp.int32)
-        origins = Named(jnp.broadcast_to(own, self.shape(LANES)), LANES)
-        return State({}, {}, [], nothing, nothing, origins=origins)
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a step is in its sequences.
+
+    At the `first` step there is no state before it. Where sequences `may_end`, queries about the
+    end are answered, and gradients are those of the whole. Where all of them `end`, nothing
+    follows, and no belief over a next state is needed.
+    """
+
+    first: bool
+    may_end: bool = True
+    end: bool = False
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a step reports: the next state, and numbers per sequence."""
+class Info:
+    """What a step reports besides the next state: numbers per sequence, and with
+    `Settings.record` the values of the random variables and the ancestors of the particles."""
 
-    state: Any  # the next state; None where many steps are reported and states are not kept
     log_gain: Any
     effective: Any
     resampled: Any
     answers: dict[str, Any]
     flags: Any
     dead: Any
-    history: dict[str, Named] = field(default_factory=dict)
+    values: dict[str, Named] = field(default_factory=dict)
+    ancestors: Named | None = None
 
 
 jax.tree_util.register_dataclass(
-    Outcome,
+    Info,
     data_fields=[
-        "state", "log_gain", "effective", "resampled", "answers", "flags", "dead", "history"
+        "log_gain", "effective", "resampled", "answers", "flags", "dead", "values", "ancestors"
     ],
     meta_fields=[],
 )  # fmt: skip
+
+
+def initial_state(settings: Settings) -> State:
+    """The state before the first step: nothing is known, and all particles weigh the same."""
+    nothing = Named(jnp.zeros(settings.shape(LANES), settings.real), LANES)
+    own = jnp.arange(settings.particles, dtype=jnp.int32)
+    origins = Named(jnp.broadcast_to(own, settings.shape(LANES)), LANES)
+    return State({}, {}, [], nothing, nothing, origins=origins)
 
 
 def slot_key(key: str) -> tuple[str, Any]:

@@ -23,12 +23,12 @@ from nesymm.inference.columns import DataError, Wanted, code, split_missing
 from nesymm.inference.data import prepare, wanted
 from nesymm.inference.diagnostics import warn_of_step
 from nesymm.inference.filter import Filter
-from nesymm.inference.loop import dims_of, moment_of, past_tensors, to_arrays, widen
+from nesymm.inference.loop import broadcast, dims_of, moment_of, past_tensors, to_arrays
 from nesymm.inference.named import Named
 from nesymm.inference.npz import read_npz
 from nesymm.inference.options import Key, as_key
 from nesymm.inference.results import Answers, Failure, FilterError, check_errors
-from nesymm.inference.state import Outcome, State
+from nesymm.inference.state import Info, Stage, State
 from nesymm.ir.step import StepProgram
 from nesymm.language.program import At, AtLast, During, Time
 
@@ -86,7 +86,7 @@ class Stream:
             if not _must_be_given(w)
         }
         self.layout = replace(self.layout, masks={**self.layout.masks, **masks})
-        self.engine, self.reason = filter_.engines.choose(replace(self.layout, steps=1 << 30))
+        self.engine = filter_.engines.choose(replace(self.layout, steps=1 << 30))
         for name, when in past_tensors(self.engine):
             raise NesymmError(
                 f"a network reads {name} at an earlier step ({when}); streams keep none"
@@ -110,7 +110,9 @@ class Stream:
             self._first, self._later = eqx.filter_jit(self._first), eqx.filter_jit(self._later)
 
     def _step(self, at_first: bool) -> Any:
-        def step(state: State, slices: Any, static: Any, time: Any, key: Any, bound: Any) -> Any:
+        def step(
+            state: State, slices: Any, static: Any, time: Any, key: Any, bound: Any
+        ) -> tuple[State, Info]:
             parameters, networks = bound
             arrays = {
                 "timed": {},
@@ -120,9 +122,7 @@ class Stream:
             moment = moment_of(self.layout, arrays, slices, time, self.engine.real)
             calls = self.settings.batch * self.settings.particles
             binding = self.engine.bind(parameters, networks, calls)
-            return self.engine.step(
-                self.settings, state, moment, binding, key, at_first=at_first, everything=True
-            )
+            return self.engine.step(self.settings, state, moment, binding, key, Stage(at_first))
 
         return step
 
@@ -139,29 +139,30 @@ class Stream:
         time = jnp.asarray(self.time) if self.at_once is None else self.time
         key = None if self.at_once is not None else jax.random.fold_in(self._key, self.time)
 
-        def advance(networks: Any, slices: Any = given) -> Outcome:
+        def advance(networks: Any, slices: Any = given) -> tuple[State, Info]:
             bound = (self.parameters, networks)
             if self.state is None:
-                return self._first(self.settings.start(), slices, self._static, 0, key, bound)
+                start = self.engine.init(self.settings)
+                return self._first(start, slices, self._static, 0, key, bound)
             return self._later(self.state, slices, self._static, time, key, bound)
 
-        outcome = advance(self.networks)
+        state, info = advance(self.networks)
         failures = dict(self.failures)
-        for b, i in np.argwhere(np.asarray(outcome.flags)):
+        for b, i in np.argwhere(np.asarray(info.flags)):
             message = str(self.engine.phases.later.flags[i])
             failures.setdefault(int(b), Failure(int(b), self.time, message))
-        for b in map(int, np.flatnonzero(np.asarray(outcome.dead))):
+        for b in map(int, np.flatnonzero(np.asarray(info.dead))):
             if b not in failures:
-                failures[b] = self._failure(b, outcome, given, advance)
+                failures[b] = self._failure(b, info, given, advance)
         new = [f for b, f in sorted(failures.items()) if b not in self.failures]
         if new and errors == "raise":
             raise FilterError(new, None)  # type: ignore[arg-type]
         if self.at_once is not None:
-            self.state = outcome.state
+            self.state = state
         elif self.state is None:
-            self.state = self._settle(outcome.state, given, (self.parameters, self.networks))
+            self.state = self._shaped(state, given, (self.parameters, self.networks))
         else:
-            self.state = widen(outcome.state, self._dims)
+            self.state = broadcast(state, self._dims)
         self.time += 1
         self.failures = failures
         failed = sorted(failures)
@@ -175,19 +176,19 @@ class Stream:
 
         probabilities = Answers()
         for question in self.engine.questions:
-            array = kept(outcome.answers[question.key])
+            array = kept(info.answers[question.key])
             if not _asked(question.query.when, self.time - 1):
                 array = np.full(array.shape, np.nan)
             for position, name in question.groundings():
                 at: Any = (slice(None), *position)
                 probabilities.tell(question, name, array[at])
-        effective = kept(outcome.effective)
+        effective = kept(info.effective)
         if not self._warned:
             particles = self.settings.particles
             self._warned = warn_of_step(effective, self.time - 1, particles, stacklevel=3)
         return Update(
             self.time - 1,
-            kept(outcome.log_gain),
+            kept(info.log_gain),
             effective,
             probabilities,
             tuple(failures[b] for b in failed),
@@ -196,14 +197,14 @@ class Stream:
     def _failure(
         self,
         sequence: int,
-        outcome: Outcome,
+        info: Info,
         given: Mapping[str, Any],
-        advance: Callable[..., Outcome],
+        advance: Callable[..., tuple[State, Info]],
     ) -> Failure:
         """Why a sequence died at this step."""
-        if np.isnan(outcome.log_gain[sequence]):
+        if np.isnan(info.log_gain[sequence]):
             guilty = network_to_blame(
-                self.networks, lambda nets: bool(np.isnan(advance(nets).log_gain[sequence]))
+                self.networks, lambda nets: bool(np.isnan(advance(nets)[1].log_gain[sequence]))
             )
             source = f"the network {guilty}" if guilty else "a network or parameter"
             return Failure(sequence, self.time, f"{source} gave NaN")
@@ -217,21 +218,21 @@ class Stream:
                 if mask is None or not np.any(mask[sequence]):
                     continue
                 without = {**given, f"{observation.name} mask": np.zeros_like(mask)}
-                if not np.asarray(advance(self.networks, without).dead)[sequence]:
+                if not np.asarray(advance(self.networks, without)[1].dead)[sequence]:
                     name = observation.name + (str(observation.when) if observation.when else "")
                     message = f"{message} (without {name} it is not)"
                     break
         return Failure(sequence, self.time, message)
 
-    def _settle(self, state: State, slices: Any, bound: Any) -> State:
+    def _shaped(self, state: State, slices: Any, bound: Any) -> State:
         """Give the state the shape that it keeps."""
 
         def following(state: State) -> State:
             key = jax.random.key(0)
             step = self._step(at_first=False)
-            return step(state, slices, self._static, jnp.asarray(1), key, bound).state
+            return step(state, slices, self._static, jnp.asarray(1), key, bound)[0]
 
-        state = self.engine.settle(following, state)
+        state = self.engine.fixed_shape(following, state)
         self._dims = dims_of(state)
         return state
 
@@ -349,10 +350,9 @@ class Stream:
     def _shape_of_state(self) -> State:
         slices = self._nothing()
         bound = (self.parameters, self.networks)
-        outcome = self._first(
-            self.settings.start(), slices, self._static, 0, jax.random.key(0), bound
-        )
-        return self._settle(outcome.state, slices, bound)
+        start, key = self.engine.init(self.settings), jax.random.key(0)
+        state, _ = self._first(start, slices, self._static, 0, key, bound)
+        return self._shaped(state, slices, bound)
 
 
 def _failed(about: Mapping[str, Any]) -> list[Any]:

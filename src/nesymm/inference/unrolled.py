@@ -21,12 +21,11 @@ from nesymm.inference.circuits.circuit import compile_formula
 from nesymm.inference.data import Sequences, wanted
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.questions import Question
-from nesymm.inference.state import Outcome
+from nesymm.inference.state import Info
 from nesymm.inference.static.problem import Problem
 from nesymm.inference.static.weights import Given
-from nesymm.inference.step import place_of
 from nesymm.ir.algebra import and_, const, eq, is_const, or_
-from nesymm.ir.axes import at_place, case, places, rebuild
+from nesymm.ir.axes import at_place, case, places, position_along, rebuild
 from nesymm.ir.expr import FALSE, Expr, make
 from nesymm.ir.passes.phases import prune
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, active
@@ -50,15 +49,14 @@ def solve_by_circuit(
     sequences: Sequences,
     parameters: Mapping[str, Any],
     smooth: bool = False,
-) -> Outcome:
+) -> Info:
     """What filtering says of all steps of all sequences. With `smooth`, queries that are asked at
     every step are answered given all evidence. Raises `NesymmError` if there is no small circuit.
 
     `step` is the program that the data were prepared for.
     """
     steps, batch = sequences.steps, sequences.batch
-    out = Outcome(
-        None,
+    out = Info(
         np.zeros((steps, batch)),
         np.ones((steps, batch)),
         np.zeros((steps, batch), bool),
@@ -90,7 +88,7 @@ class _Asked:
     place: tuple[int, ...]
 
 
-def _solve(unrolled: _Unrolled, out: Outcome, sequence: int, deadline: float) -> None:
+def _solve(unrolled: _Unrolled, out: Info, sequence: int, deadline: float) -> None:
     """Compile and evaluate the circuit of one sequence, and enter what it says."""
     try:
         problem = Problem(unrolled.program())
@@ -184,7 +182,7 @@ class _Known:
         axes = next(p.axes for p in self.step.parameters if p.name == name)
         table = np.asarray(self.parameters[name], float)
         entries = {
-            key: const(float(table[tuple(map(place_of, axes, key))])) for key in places(axes)
+            key: const(float(table[tuple(map(position_along, axes, key))])) for key in places(axes)
         }
         return _at(entries, keys, Real())
 

@@ -209,3 +209,10 @@ def places(axes: tuple[Axis, ...]) -> Iterator[tuple]:
 def at_place(expr: Expr, axes: tuple[Axis, ...], key: tuple) -> Expr:
     """An expression at such a combination."""
     return substitute(expr, {a: const(k) for a, k in zip(axes, key, strict=True)})
+
+
+def position_along(axis: Axis, value: Any) -> int:
+    """The position of a value along an axis."""
+    if isinstance(axis.type, Int):
+        return int(value - axis.type.lo)
+    return axis.type.values.index(value)

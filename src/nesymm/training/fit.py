@@ -19,10 +19,8 @@ from nesymm.errors import NesymmError, NesymmWarning
 from nesymm.inference.diagnostics import warn_of_batch
 from nesymm.inference.estimates import Estimate
 from nesymm.inference.filter import Filter, Request
-from nesymm.inference.forward import ExactFilter
 from nesymm.inference.methods import Method
 from nesymm.inference.options import Key, check_key, check_training, seed_of
-from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.results import Failure
 from nesymm.ir.parameters import bound, free
 from nesymm.training.averaging import Averaged, averaged
@@ -317,13 +315,11 @@ class _Run:
 
         A guide learns from the bias: the better it is, the less there is of it.
         """
-        engine, _ = self.filter.engines.choose(self.plan.training.layout.first(1))
+        engine = self.filter.engines.choose(self.plan.training.layout.first(1))
         return (
             self.debias
             and all(isinstance(t, LogEvidence) for t in self.plan.terms)
-            and isinstance(engine, ParticleFilter)
-            and engine.method.particles > 1
-            and engine.method.threshold > 0
+            and engine.resamples
             and all(v.guides == () for v in self.model.step.variables)
         )
 
@@ -434,11 +430,9 @@ class _Run:
     def noise(self, update: Any, state: _State, seed: int) -> Noise:
         """How much of the gradient is noise of the particles, and how many of them carry the
         weight; warnings where it is much, or they are few."""
-        engine, _ = self.filter.engines.choose(
-            self.plan.training.layout.first(self.plan.batch_size)
-        )
+        engine = self.filter.engines.choose(self.plan.training.layout.first(self.plan.batch_size))
         particles = engine.settings(self.plan.batch_size).particles
-        if isinstance(engine, ExactFilter) and particles == 1:
+        if engine.exact:
             return Noise()
         rows = order_of(seed, state.epoch, self.plan.training.size)[: self.plan.batch_size]
         numbers = self.plan.training.rows(rows, state.epoch * self.plan.batches)

@@ -1,0 +1,373 @@
+"""One step of a particle filter, for all sequences and particles at once.
+
+From the previous state of each particle: draw what must be drawn ahead; weigh by the
+evidence, the finite part summed out exactly; resample if due; draw the finite part
+jointly from its exact posterior; compute the next state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+from nesymm.inference.arrays import stop_gradient
+from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.elimination.choices import BATCH, Choice, choices
+from nesymm.inference.elimination.factors import add, eliminate, logsumexp, pick_at
+from nesymm.inference.estimators import average, marginal_scores
+from nesymm.inference.evidence import Told, evidence_factors
+from nesymm.inference.named import Named, apply, expand, reduce
+from nesymm.inference.plan import Plan
+from nesymm.inference.proposals import Proposals, proposal
+from nesymm.inference.proposals import draw as draw_normal
+from nesymm.inference.questions import Question
+from nesymm.inference.solve import Problem
+from nesymm.inference.state import (
+    LANES,
+    Info,
+    Settings,
+    Stage,
+    State,
+    follow,
+    normalise,
+    saved,
+    slope_of,
+    slot_key,
+    stop,
+    wide,
+)
+from nesymm.inference.step_model import StepModel
+from nesymm.inference.weights import mass_at
+from nesymm.inference.world import Binding, Moment, Tables
+from nesymm.ir.expr import Expr
+from nesymm.ir.step import RandomVariable
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """The particles once they are weighed: what was drawn ahead, the finite part that is left,
+    where sequences still run, and the log-weights (all that the evidence added is `gain`)."""
+
+    values: dict[str, Named]
+    problem: Problem
+    alive: Named
+    gain: Named
+    log_weights: Any
+    total: Any
+
+
+class ParticleStep:
+    """A phase with its plan, as a function of state and data."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        kept: tuple[str, ...],
+        questions: tuple[Question, ...] = (),
+        proposals: Proposals = MappingProxyType({}),
+    ):
+        self.plan = plan
+        self.settings = settings
+        self.kept = kept
+        # The paper's estimators are about draws from the prior.
+        given = settings.paper or settings.estimator not in (None, "surrogate")
+        self.model = StepModel(plan, settings, questions, {} if given else proposals)
+
+    # ------------------------------------------------------------ the step
+
+    def __call__(
+        self,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        ask: tuple[Question, ...],
+        stage: Stage,
+    ) -> tuple[State, Info]:
+        settings = self.settings
+        ahead_key, resample_key, solve_key = jax.random.split(key, 3)
+        slots = {slot_key(k): v for k, v in state.slots.items()}
+        # The surrogate takes gradients from the exact sum only at the end: before, the score of
+        # what is drawn carries them (their sum is the same, and this is cheaper).
+        fixed = settings.estimator == "surrogate" and not stage.may_end
+        found = self._weigh(state, slots, moment, binding, ahead_key, fixed)
+        before, log_weights = state.log_weights, found.log_weights
+        # The paper's recursion weighs neither the particles nor the answers.
+        carried = _paper(before.array, log_weights) if settings.paper else log_weights
+        answers = {
+            q.key: average(q, found.problem.answer(q), carried, state.scores.array, settings)
+            for q in ask
+        }
+        effective = 1.0 / jnp.maximum(jnp.sum(normalise(stop(carried)) ** 2, -1), 1e-30)
+        ancestors, after, resampled = self._resample(resample_key, carried, moment)
+        new, values, flags = self._move(
+            state, slots, moment, binding, solve_key, found, ancestors, after, fixed
+        )
+        own = Named(jnp.broadcast_to(jnp.arange(settings.particles), settings.shape(LANES)), LANES)
+        info = Info(
+            found.total - np.log(settings.particles),
+            effective,
+            resampled,
+            answers,
+            flags,
+            ~jnp.isfinite(found.total),
+            values if settings.record else {},
+            (own if ancestors is None else ancestors) if settings.record else None,
+        )
+        return new, info
+
+    def _weigh(
+        self,
+        state: State,
+        slots: dict[Any, Named],
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        fixed: bool,
+    ) -> _Weighed:
+        """Draw ahead, and weigh by the evidence; where `fixed`, without gradients."""
+
+        def ahead(values: dict[str, Named], draw: Any) -> Tables:
+            return self._tables(slots, values, moment, binding, draw=draw)
+
+        values = self.model.draw_ahead(state, ahead, key)
+        known = stop if fixed else (lambda x: x)
+        given = replace(moment, tilts=known(dict(moment.tilts)))
+        before = {k: known(v) for k, v in slots.items()}  # keys of a dict in a tree must sort
+        low = self._tables(before, known(values), given, replace(binding, fixed=fixed))
+        problem = self.model.problem(low, known(state.beliefs), given)
+        gain = problem.gain()
+        for part in (*self.model.weights_ahead(low), *self.model.invalid(low, problem)):
+            gain = apply(jnp, jnp.add, gain, part)
+        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        log_weights = saved(wide(apply(jnp, jnp.add, state.log_weights, gain), self.settings).array)
+        if self.settings.estimator not in (None, "surrogate"):
+            log_weights = stop_gradient(log_weights)
+        total = logsumexp(jnp, stop(log_weights) if fixed else log_weights, -1)
+        return _Weighed(values, problem, alive, gain, log_weights, total)
+
+    def _move(
+        self,
+        state: State,
+        slots: dict[Any, Named],
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+        found: _Weighed,
+        ancestors: Named | None,
+        after: Any,
+        fixed: bool,
+    ) -> tuple[State, dict[str, Named], Any]:
+        """Draw the finite part for the particles that go on: the next state, the values of the
+        variables, and the flags that are raised."""
+        settings, plan = self.settings, self.plan
+        draws = found.problem.draw(key, ancestors, settings)
+        drawn = {d: saved(index) for d, index in draws.items()}
+        slots = {k: saved(follow(v, ancestors)) for k, v in slots.items()}
+        values = {n: follow(v, ancestors) for n, v in found.values.items()}
+        values.update(self.model.values_of(drawn))
+        self._redraw(values, slots, moment, binding, key)
+        beliefs = [follow(b, ancestors) for b in state.beliefs]
+        scores = state.scores
+        concrete = self._tables(slots, values, moment, binding, concrete=True)
+        new_slots = self._next(concrete)
+        if settings.estimator is not None or plan.beliefs:
+            score, beliefs = self._score(concrete, drawn, beliefs, moment)
+            if settings.estimator is not None:
+                # Where the gain has its gradient, the rest is that of what was drawn given it.
+                gain = follow(found.gain, ancestors)
+                rest = score if fixed else apply(jnp, jnp.subtract, score, gain)
+                slope = apply(jnp, lambda a, x: jnp.where(a, slope_of(x), 0.0), found.alive, rest)
+                if settings.estimator == "surrogate":
+                    after = after + expand(jnp, slope, LANES)
+                else:
+                    scores = wide(apply(jnp, jnp.add, follow(scores, ancestors), slope), settings)
+        if settings.estimator == "recursive_rloo":
+            scores = marginal_scores(found.problem, new_slots, state.scores, settings)
+        # Weights have mean one, so that their logarithms stay small however long it runs.
+        mean = stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
+        after = after - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
+        wanted = values if settings.record else self.kept
+        known = {n: concrete.world.known(concrete, n) for n in wanted if n in values}
+        statics = {n: v for n, v in known.items() if n in self.kept and n not in plan.beliefs}
+        origins = state.origins and follow(state.origins, ancestors)
+        new = State(new_slots, statics, beliefs, Named(after, LANES), scores, origins=origins)
+        return new, known, self._flags(concrete, after)
+
+    # ------------------------------------------------------------ worlds
+
+    def _tables(
+        self,
+        slots: dict[Any, Named],
+        values: dict[str, Named],
+        moment: Moment,
+        binding: Binding,
+        concrete: bool = False,
+        draw: Callable[[Tables, RandomVariable], Named] | None = None,
+    ) -> Tables:
+        plan = self.plan
+        enumerated = plan.beliefs | self.model.summed if concrete or draw else plan.enumerated
+        world = Told(
+            plan.step,
+            moment,
+            binding,
+            slots,
+            dict(values),
+            frozenset() if draw else enumerated,
+            plan.split,
+            draw,
+            plan.variables,
+        )
+        often = frozenset() if concrete or draw else plan.shared
+        settings = self.settings
+        return Tables(world, settings.real, settings.room, naming=settings.naming, often=often)
+
+    # ------------------------------------------------------------ after the evidence
+
+    def _resample(
+        self, key: Any, log_weights: Any, moment: Moment
+    ) -> tuple[Named | None, Any, Any]:
+        """Ancestors, log-weights after, and which sequences were resampled.
+
+        The weights keep their mean, and their gradient: log w - stop(log w).
+        """
+        settings = self.settings
+        if settings.resample is None or settings.particles == 1:
+            return None, log_weights, jnp.zeros(settings.batch, bool)
+        n = settings.particles
+        stopped = stop_gradient(log_weights)
+        weights = normalise(stopped)
+        effective = 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
+        alive = jnp.asarray(moment.time) < expand(jnp, moment.last, (BATCH,))
+        due = (effective < settings.threshold * n) & alive
+        chosen = jnp.asarray(settings.resample(key, weights), jnp.int32)
+        own = jnp.arange(n, dtype=jnp.int32)
+        due, ancestors = saved((due, jnp.where(due[:, None], chosen, own)))
+        mean = logsumexp(jnp, stopped, -1) - np.log(n)
+        followed = jnp.take_along_axis(log_weights, ancestors, axis=-1)
+        after = jnp.where(due[:, None], mean[:, None] + slope_of(followed), log_weights)
+        return Named(ancestors, LANES), after, due
+
+    def _redraw(
+        self,
+        values: dict[str, Named],
+        slots: dict[Any, Named],
+        moment: Moment,
+        binding: Binding,
+        key: Any,
+    ) -> None:
+        """Draw variables anew given all the rest, one after the other."""
+        for number, variable in enumerate(self.plan.ahead):
+            found = self.model.proposals.get(variable.name)
+            if found is None or found.given is None:
+                continue
+            low = self._tables(slots, values, moment, binding, concrete=True)
+            mean, scale = proposal(low, variable, found.given)
+            dims = (*variable.axes, *LANES)
+            here = jax.random.fold_in(key, (1 << 20) + number)
+            new = draw_normal(
+                here, mean, scale, dims, self.settings.shape(dims), self.settings.real
+            )
+            values[variable.name] = stop(new)
+
+    def _score(
+        self,
+        low: Tables,
+        drawn: dict[Choice, Named],
+        beliefs: list[Named],
+        moment: Moment,
+    ) -> tuple[Named, list[Named]]:
+        """The log-probability of all that was drawn and observed, and the new beliefs.
+
+        Its gradient is all that the surrogate needs; what is marginalised is summed out.
+        """
+        factors = list(beliefs)
+        folded = {f.variable.name for f in self.model.folded.values()}
+        for variable in (*self.plan.fresh, *self.plan.solved):
+            if variable.name in folded:
+                continue
+            dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
+            known = mass_at(low, variable, drawn[dim]) if dim in drawn else None
+            if known is not None:
+                factors.append(known)
+                continue
+            for table in self.model.tables_of(low, variable):
+                known_dims = {d: drawn[d] for d in choices(table.dims) if d in drawn}
+                factors.append(pick_at(jnp, table, known_dims))
+        for variable in self.plan.ahead:
+            formula = self.model.divergence(low, variable)
+            if formula is not None:
+                factors.append(formula)
+                continue
+            if variable.guides or variable.name in self.plan.scored:
+                factors.append(self.model.weight(low, variable))
+        factors += evidence_factors(low, self.plan, moment, self.model.folded)
+        factors += self.model.query_weights(low, moment)
+        factors += [f for parts in low.factors for f in parts]
+        eliminated = eliminate(
+            jnp,
+            factors,
+            keep=frozenset(
+                d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs
+            ),
+            plain=self.settings.plain,
+        )
+        score = eliminated.total
+        rest = eliminated.rest
+        if not rest:
+            return score, []
+        table = add(jnp, rest)
+        dims = choices(table.dims)
+        norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), table, dims)
+        score = apply(jnp, jnp.add, score, norm)
+        safe = apply(
+            jnp,
+            lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0),
+            table,
+            norm,
+        )
+        return score, [safe]
+
+    def _next(self, low: Tables) -> dict[str, Named]:
+        out: dict[str, Named] = {}
+        for slot in self.plan.step.slots:
+            fields: list[tuple[Any, Expr]] = [*enumerate(slot.values)]
+            if slot.name not in self.plan.always:
+                fields.insert(0, ("present", slot.present))
+            for column, expr in fields:
+                value = low.value(expr)
+                if column != "present":
+                    value = low.recode(value, expr.type, slot.fields[column])
+                if choices(value.dims):
+                    raise AssertionError(f"{slot.name} depends on what is marginalised")
+                out[f"{slot.name}.{column}"] = value
+        return out
+
+    def _flags(self, low: Tables, log_weights: Any) -> Any:
+        """Flags that some particle raises, if evidence has left it any weight."""
+        out = []
+        counts = Named(jnp.isfinite(log_weights), LANES)
+        for flag in self.plan.step.flags:
+            value = apply(jnp, jnp.logical_and, low.value(flag.condition), counts)
+            array = jnp.broadcast_to(
+                expand(
+                    jnp,
+                    reduce(jnp, jnp.any, value, [d for d in value.dims if d != BATCH]),
+                    (BATCH,),
+                ),
+                (self.settings.batch,),
+            )
+            out.append(array)
+        return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
+
+
+def _paper(before: Any, after: Any) -> Any:
+    """The paper's recursion: evidence steers the draws but does not weigh the particles."""
+    return jnp.where(jnp.isfinite(after), before, -jnp.inf)
