@@ -15,4 +15,4 @@ def test_the_page_runs(
     names = run_page("inference.md")
     printed = capsys.readouterr().out
     assert printed.startswith("exact forward [-2.62")
-    assert names["slopes"]["rain"] == pytest.approx(-0.8421, abs=1e-4)  # type: ignore[index]
+    assert names["gradients"].parameters["rain"] == pytest.approx(-0.8421, abs=1e-4)  # type: ignore[index]
