@@ -90,10 +90,6 @@ class Engine(Protocol):
         """Values of everything along so many trajectories of each sequence, given all evidence."""
         ...
 
-    def forget(self) -> None:
-        """Drop what compiled loops fixed about the shape of states."""
-        ...
-
 
 @runtime_checkable
 class Method(Protocol):

@@ -41,6 +41,7 @@ from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem, defined, definitions, position_in, truth
 from nesymm.inference.state import (
     LANES,
+    Fixed,
     Info,
     Settings,
     Stage,
@@ -88,7 +89,7 @@ class ExactStep:
         low = self.tables(state, moment, binding, values)
         problem = self.model.problem(low, state.beliefs, moment)
         before = state.log_weights
-        gain, beliefs, known = self._forward(low, problem, stage.end)
+        gain, beliefs, known = self._forward(low, problem, state.fixed, stage.end)
         for part in self.model.weights_ahead(low):
             gain = apply(jnp, jnp.add, gain, part)
         for part in problem.proposed():
@@ -105,7 +106,9 @@ class ExactStep:
         after = log_weights - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
         statics = {n: self._known_static(low, n) for n in values if n in self.kept}
         carried = self._next_carried(low)
-        new = State(carried, statics, beliefs, Named(after, LANES), state.scores, known)
+        new = State(
+            carried, statics, beliefs, Named(after, LANES), state.scores, known, fixed=state.fixed
+        )
         info = Info(
             total - jnp.log(1.0 * settings.particles),
             1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
@@ -156,11 +159,11 @@ class ExactStep:
     # ------------------------------------------------------------ previous to next
 
     def _forward(
-        self, low: Tables, problem: Problem, last: bool
+        self, low: Tables, problem: Problem, fixed: Fixed | None, last: bool
     ) -> tuple[Named, list[Named], dict[str, Named]]:
         """The log-probability of the evidence, and the belief over the next state: log-tables
         of what is uncertain, and the positions of what is not."""
-        targets, known = ([], {}) if last else self._targets(low)
+        targets, known = ([], {}) if last else self._targets(low, fixed)
         factors = [*problem.prior, *problem.tied, *problem.evidence]
         more, inner = defined(low, [*factors, *(t.index for t in targets)])
         factors += more
@@ -171,14 +174,14 @@ class ExactStep:
         if not rest:
             return total, [], known
         parts = [Named(f.array, tuple(map(_as_slot, f.dims))) for f in rest]
-        if self.engine.partition is None:
+        if fixed is None:
             return *self._normalised(total, parts), known
         joined = []
         for members in components(parts):
             together = [parts[i] for i in members]
             self.room.refuse(union(f.dims for f in together))
             joined.append(add(jnp, together))
-        merged = merge(self.engine.partition, partition(joined))
+        merged = merge(fixed.partition, partition(joined))
         joined = regroup(joined, merged, self.room)
         total, beliefs = self._normalised(total, joined)
         return total, sorted(beliefs, key=lambda b: sorted(map(repr, choices(b.dims)))), known
@@ -251,7 +254,7 @@ class ExactStep:
         low = self.tables(state, moment, binding)
         problem = self.model.problem(low, state.beliefs, moment)
         factors = [*problem.prior, *problem.evidence]
-        for target in self._targets(low)[0]:
+        for target in self._targets(low, state.fixed)[0]:
             goal = after[_as_slot(target.new)]
             factors.append(log_truth(apply(jnp, jnp.equal, target.index, goal), low.real))
         for dim in {d for f in factors for d in choices(f.dims) if d in after}:
@@ -261,15 +264,15 @@ class ExactStep:
         factors += definitions(low, factors)
         return draw_all([product_along_axes(f) for f in factors], key, lanes, self.engine, rows)
 
-    def _targets(self, low: Tables) -> tuple[list[Target], dict[str, Named]]:
+    def _targets(self, low: Tables, fixed: Fixed | None) -> tuple[list[Target], dict[str, Named]]:
         """The fields of the next state: those that depend on choices, and the positions of the
         others."""
         targets: list[Target] = []
         known: dict[str, Named] = {}
+        uncertain = fixed.uncertain if fixed is not None else frozenset()
         for dim, index in self._fields(low):
             name = repr(_as_slot(dim))
-            uncertain = self.engine.uncertain
-            if choices(index.dims) or (uncertain is not None and name in uncertain):
+            if choices(index.dims) or name in uncertain:
                 targets.append(Target(dim, index))
             else:
                 known[name] = index

@@ -18,7 +18,7 @@ from nesymm.errors import NesymmError
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import bind, everything
 from nesymm.inference.data import Sequences
-from nesymm.inference.elimination.beliefs import Partition, maximum, merge, partition, regroup
+from nesymm.inference.elimination.beliefs import maximum, merge, partition, regroup
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import (
     MAX_BYTES,
@@ -46,6 +46,7 @@ from nesymm.inference.questions import questions
 from nesymm.inference.sampling import Traced, draw_backward
 from nesymm.inference.state import (
     LANES,
+    Fixed,
     Info,
     Settings,
     Stage,
@@ -113,9 +114,6 @@ class ExactFilter:
             )
             for p in both
         )
-        # In a compiled loop all steps look alike: which tables there are, and over which fields.
-        self.partition: Partition | None = None
-        self.uncertain: frozenset[str] | None = None
         self.questions = questions(both, steps)
         # What was true at a fixed step is asked going back, where it is not carried along.
         self.asked_back = tuple(
@@ -157,10 +155,6 @@ class ExactFilter:
     def describe(self) -> str:
         draws = f", {self.particles} draws of static variables" if self.particles > 1 else ""
         return "exact forward" + (", by a circuit" if self.by_circuit else draws)
-
-    def forget(self) -> None:
-        """Let every step have the tables that it needs."""
-        self.partition = self.uncertain = None
 
     def settings(self, batch: int, estimator: str | None = None, record: bool = False) -> Settings:
         # Gradients are exact: there is nothing to estimate.
@@ -249,27 +243,27 @@ class ExactFilter:
     def fixed_shape(self, function: Callable[[State], State], state: State) -> State:
         """Join the tables that will have to be joined, so that all steps look alike."""
         room = self.room(state.log_weights.array.shape[0])
-        self.partition = merge(partition(state.beliefs), ())
-        self.uncertain = frozenset()
+        fixed = Fixed(merge(partition(state.beliefs), ()), frozenset())
         while True:
-            state = self._uncertain(state)
-            state = replace(state, beliefs=regroup(state.beliefs, self.partition, room))
-            # A function of its own each time: JAX would remember what it looked like before.
-            after = jax.eval_shape(lambda s: function(s), state)
-            # What is known at some steps only is a belief at all of them.
-            uncertain = self.uncertain | (set(state.known) ^ set(after.known))
-            merged = merge(self.partition, partition(after.beliefs))
-            if merged == self.partition and uncertain == self.uncertain:
-                return fixed_shape(lambda s: function(s), state)
-            self.partition, self.uncertain = merged, frozenset(uncertain)
+            state = self._uncertain(state, fixed.uncertain)
+            beliefs = regroup(state.beliefs, fixed.partition, room)
+            state = replace(state, beliefs=beliefs, fixed=fixed)
+            after = jax.eval_shape(function, state)
+            wanted = Fixed(
+                merge(fixed.partition, partition(after.beliefs)),
+                # What is known at some steps only is a belief at all of them.
+                fixed.uncertain | (set(state.known) ^ set(after.known)),
+            )
+            if wanted == fixed:
+                return fixed_shape(function, state)
+            fixed = wanted
 
-    def _uncertain(self, state: State) -> State:
+    def _uncertain(self, state: State, uncertain: frozenset[str]) -> State:
         """Fields that are known now and will not be later, as beliefs."""
-        assert self.uncertain is not None
         known = dict(state.known)
         beliefs = list(state.beliefs)
         for dim in self.fields():
-            if repr(dim) in known and repr(dim) in self.uncertain:
+            if repr(dim) in known and repr(dim) in uncertain:
                 index = known.pop(repr(dim))
                 table = point(Target(dim, index))
                 beliefs.append(Named(table.array.astype(self.real), table.dims))

@@ -88,7 +88,6 @@ class Run:
 
     def steps(self) -> Iterator[Step]:
         """Step after step."""
-        self.engine.forget()
         state, binding = self.engine.init(self.settings), self.binding
         for time in range(self.sequences.steps):
             moment = self.moment(time, self.slices(time))

@@ -171,9 +171,6 @@ class ParticleFilter:
     def fixed_shape(self, function: Callable[[State], State], state: State) -> State:
         return fixed_shape(function, state)
 
-    def forget(self) -> None:
-        """All steps look alike anyway."""
-
     # ------------------------------------------------------------ networks
 
     def bind(

@@ -12,6 +12,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from nesymm.inference.arrays import is_jax, stop_gradient
 from nesymm.inference.arrays import xp as jnp
+from nesymm.inference.elimination.beliefs import Partition
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice
 from nesymm.inference.elimination.factors import Factor, Naming, Room, pick_at
 from nesymm.inference.named import Named, expand
@@ -29,6 +30,15 @@ LANES = (BATCH, PARTICLE)
 
 
 @dataclass(frozen=True)
+class Fixed:
+    """Which tables the beliefs of a compiled loop have, at all steps alike: over which fields, and
+    the names of the fields that are known at some steps only and are uncertain at all of them."""
+
+    partition: Partition
+    uncertain: frozenset[str]
+
+
+@dataclass(frozen=True)
 class State:
     """What one step leaves to the next, per particle.
 
@@ -36,7 +46,8 @@ class State:
     log-tables of those that are marginalised instead. The log-weights have mean one;
     `scores` are nothing, with the slope of the log-probability of each particle's past. Of the
     finite fields that exact inference has beliefs about, some are `known`: their positions.
-    `origins` are the particles of the first step that they descend from.
+    `origins` are the particles of the first step that they descend from. In a compiled loop the
+    tables are `fixed`.
     """
 
     slots: dict[str, Named]
@@ -46,12 +57,13 @@ class State:
     scores: Named
     known: dict[str, Named] = field(default_factory=dict)
     origins: Named | None = None
+    fixed: Fixed | None = None
 
 
 jax.tree_util.register_dataclass(
     State,
     data_fields=["slots", "statics", "beliefs", "log_weights", "scores", "known", "origins"],
-    meta_fields=[],
+    meta_fields=["fixed"],
 )
 
 

@@ -104,7 +104,6 @@ class Stream:
         self._dims: Any = None
         self._first, self._later = self._step(at_first=True), self._step(at_first=False)
         if self.at_once is not None:
-            self.at_once.forget()
             self.parameters = {n: np.asarray(v, float) for n, v in self.parameters.items()}
         else:
             self._first, self._later = eqx.filter_jit(self._first), eqx.filter_jit(self._later)
