@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from nesymm.errors import fail
-from nesymm.ground.clauses import BuiltinLit, CallLit, ChoiceLit, Clauses, NegLit, shift_literal
+from nesymm.ground.clauses import Clauses
 from nesymm.ground.limits import check_proofs
+from nesymm.ground.literals import BuiltinLit, CallLit, ChoiceLit, NegLit, shift_literal
 from nesymm.ground.tables import lookup_facts
 from nesymm.ground.tabling import Host, State
 from nesymm.ground.unify import Env, meet, number_variables, resolve, shift, unify_all

@@ -8,8 +8,8 @@ from itertools import combinations, product
 from typing import Any
 
 from nesymm.errors import fail
-from nesymm.ground.clauses import CollectLit
 from nesymm.ground.lists import unfold
+from nesymm.ground.literals import CollectLit
 from nesymm.ground.summary import by_list, fold, summarise
 from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, const, eq, or_

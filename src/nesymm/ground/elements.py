@@ -155,6 +155,3 @@ def share_elements(step: StepProgram, owners: dict[str, Owner]) -> StepProgram:
     kept = tuple(v for v in step.variables if v.name not in element)
     whole = step.provenance.rewrite(rule)
     return replace(step, variables=kept, provenance=whole).rewrite(rule)
-
-
-__all__ = ["Place", "divided", "element_of", "place", "refuse_parts", "share_elements"]

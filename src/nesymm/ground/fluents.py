@@ -16,8 +16,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import Span, fail
-from nesymm.ground.clauses import CallLit
 from nesymm.ground.identity import distinct
+from nesymm.ground.literals import CallLit
 from nesymm.ground.merge import agree
 from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, axis_value, const, eq, exclusive, le, not_, or_, within
@@ -25,16 +25,7 @@ from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_, anywhere, case, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.step import Flag, Hole
-from nesymm.ir.symbols import (
-    as_expr,
-    as_tensor,
-    axes_of,
-    has_symbol,
-    is_ground,
-    key_of,
-    map_symbols,
-    parts,
-)
+from nesymm.ir.symbols import as_expr, as_tensor, has_symbol, is_ground, key_of, map_symbols, parts
 from nesymm.ir.terms import Compound, V, show
 from nesymm.ir.types import (
     BOOL,
@@ -601,6 +592,3 @@ def _anything(type_: Type) -> Expr:
         case Tensor():
             return make("const", data=0.0, type_=type_)
     return const(0)
-
-
-__all__ = ["Along", "Block", "Blocks", "axes_of", "find_blocks", "next_values", "read", "widen"]

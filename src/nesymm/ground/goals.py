@@ -7,10 +7,10 @@ from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import Span, fail
-from nesymm.ground.clauses import BuiltinLit
+from nesymm.ground.literals import BuiltinLit
 from nesymm.ground.summary import by_list, certain, fold, summarise
 from nesymm.ground.unify import Env, NeedsUnfolding, resolve, unify
-from nesymm.ir.algebra import and_, axis_value, const, eq, le, lt, not_, within
+from nesymm.ir.algebra import and_, axis_value, const, eq, le, lt, not_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
@@ -25,7 +25,7 @@ from nesymm.ir.symbols import (
     map_symbols,
 )
 from nesymm.ir.terms import Compound, Cons, Text, V, bare, is_operation, quote, rounded
-from nesymm.ir.types import INF, Int, Real, Tensor, is_finite
+from nesymm.ir.types import INF, Int, Real, Tensor
 
 if TYPE_CHECKING:
     from nesymm.ground.grounder import Grounder
@@ -544,5 +544,3 @@ _GOALS: dict[str, Callable[[Any, BuiltinLit, Env], Results]] = {
     "var": _kind(_unfinished),
     "nonvar": _kind(lambda t: not _unfinished(t)),
 }
-
-__all__ = ["is_finite", "run", "within"]

@@ -14,26 +14,18 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any, NoReturn
 
-from nesymm.errors import Diagnostic, ProgramError, Span, fail
+from nesymm.errors import ProgramError, Span, fail
 from nesymm.ground import collect, goals
 from nesymm.ground import fluents as state
 from nesymm.ground.atoms import apart
-from nesymm.ground.clauses import (
-    BuiltinLit,
-    CallLit,
-    ChoiceLit,
-    Clauses,
-    CollectLit,
-    DrawLit,
-    Root,
-    can_start,
-    compile_clauses,
-)
+from nesymm.ground.clauses import Clauses, Root
 from nesymm.ground.elements import divided, refuse_parts, share_elements
 from nesymm.ground.evaluate import Evaluator
 from nesymm.ground.guides import Observed, Solved, attach_guides, read_observed, solve_guides
 from nesymm.ground.identity import Owner, Whole, distinct
+from nesymm.ground.literals import BuiltinLit, CallLit, ChoiceLit, CollectLit, DrawLit
 from nesymm.ground.merge import agree
+from nesymm.ground.normalise import can_start, normalise
 from nesymm.ground.provenance import provenance
 from nesymm.ground.random_variables import Variables
 from nesymm.ground.resolution import Engine
@@ -43,15 +35,7 @@ from nesymm.ir.algebra import and_, axis_value, const, eq, not_, or_, whole_vect
 from nesymm.ir.axes import anywhere, case, substitute
 from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.passes.finish import finish
-from nesymm.ir.step import (
-    Branch,
-    Flag,
-    InputDecl,
-    ObservationDecl,
-    QueryDecl,
-    Slot,
-    StepProgram,
-)
+from nesymm.ir.step import Branch, Flag, InputDecl, ObservationDecl, QueryDecl, Slot, StepProgram
 from nesymm.ir.symbols import (
     as_expr,
     as_tensor,
@@ -100,7 +84,7 @@ def ground(program: CheckedProgram) -> StepProgram:
 
 def _ground(program: CheckedProgram) -> StepProgram:
     values = value_positions(program.clauses, program.inputs, program.fluents, program.timed)
-    clauses, roots = compile_clauses(program, values)
+    clauses, roots = normalise(program, values)
     blocks: state.Blocks = {}
     splits: frozenset[str] = frozenset()
     whole: dict[Pred, Owner] = {}
@@ -1002,6 +986,3 @@ def _vector_said(value: Any, branches: list[Branch], observation: Observation) -
             "write one number for each entry: `observe(x@1, [0.5, 2]).`",
         )
     return (value,)
-
-
-__all__ = ["Diagnostic", "Grounder", "ground", "has_symbol"]

@@ -14,18 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import fail
 from nesymm.ground import fluents as state
-from nesymm.ground.clauses import CallLit
 from nesymm.ground.identity import Along, Owner
+from nesymm.ground.literals import CallLit
 from nesymm.ground.unify import Env, number_variables, unify
-from nesymm.ir.algebra import (
-    and_,
-    axis_value,
-    conjuncts,
-    eq,
-    exclusive,
-    item,
-    within,
-)
+from nesymm.ir.algebra import and_, axis_value, conjuncts, eq, exclusive, item, within
 from nesymm.ir.axes import any_, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable
@@ -268,6 +260,3 @@ def _must_agree(host: Grounder, variable: RandomVariable, one: Proposal, other: 
 
 def _same(one: Proposal, other: Proposal) -> bool:
     return replace(one, condition=TRUE) == replace(other, condition=TRUE)
-
-
-__all__ = ["Observed", "Solved", "attach_guides", "read_observed", "solve_guides"]

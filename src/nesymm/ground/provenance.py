@@ -74,6 +74,3 @@ class _Called:
                 found.append(anywhere(and_(condition, self.when(caller)), table.given))
             self.known[id(table)] = or_(*found)
         return self.known[id(table)]
-
-
-__all__ = ["provenance"]

@@ -15,24 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import Span, fail
 from nesymm.ground import tabling
-from nesymm.ground.clauses import ChoiceLit, DrawLit
 from nesymm.ground.elements import element_of
 from nesymm.ground.identity import Along, Identity, Owner, Whole, distinct, identify
+from nesymm.ground.literals import ChoiceLit, DrawLit
 from nesymm.ground.tabling import Answer, coincide
 from nesymm.ground.unify import Env, resolve
-from nesymm.ir.algebra import (
-    and_,
-    axis_value,
-    const,
-    eq,
-    is_const,
-    item,
-    le,
-    lt,
-    not_,
-    or_,
-    vector,
-)
+from nesymm.ir.algebra import and_, axis_value, const, eq, is_const, item, le, lt, not_, or_, vector
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import case, lookup, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Table, leaves, make
@@ -757,6 +745,3 @@ def _derivation(answer: Answer, table: tabling.Table | None, names: tuple[str, .
             numbers[id(sibling)] = alike[key]
             alike[key] += 1
     return numbers.get(id(answer), 0)
-
-
-__all__ = ["Variables"]

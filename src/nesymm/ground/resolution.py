@@ -29,25 +29,19 @@ from nesymm.ground.answers import (
     split,
     to_be_counted,
 )
-from nesymm.ground.clauses import (
+from nesymm.ground.clauses import Clauses
+from nesymm.ground.cycles import break_cycles
+from nesymm.ground.limits import check_answers, check_call, measure, too_deep
+from nesymm.ground.lists import each_list, refuse_order, uncertain_list, unfold_here, without_lists
+from nesymm.ground.literals import (
     BuiltinLit,
     CallLit,
     ChoiceLit,
-    Clauses,
     CollectLit,
     DisjLit,
     DrawLit,
     GuardLit,
     NegLit,
-)
-from nesymm.ground.cycles import break_cycles
-from nesymm.ground.limits import check_answers, check_call, measure, too_deep
-from nesymm.ground.lists import (
-    each_list,
-    refuse_order,
-    uncertain_list,
-    unfold_here,
-    without_lists,
 )
 from nesymm.ground.merge import align, merge
 from nesymm.ground.summary import certain

@@ -8,7 +8,7 @@ from typing import Any
 
 from nesymm.errors import Span, fail
 from nesymm.ground.lists import MAX_UNFOLD
-from nesymm.ir.algebra import and_, const, or_
+from nesymm.ir.algebra import const, or_
 from nesymm.ir.arithmetic import arithmetic, number
 from nesymm.ir.axes import any_, case, reduce_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order
@@ -129,6 +129,3 @@ def _add(terms: list[Expr]) -> Any:
     for term in terms:
         total = term if total is const(0) else arithmetic("add", total, term)
     return _plain(total)
-
-
-__all__ = ["and_", "summarise"]

@@ -8,15 +8,8 @@ from itertools import product
 from typing import Any, NoReturn, Protocol
 
 from nesymm.errors import Span
-from nesymm.ground.clauses import (
-    BuiltinLit,
-    CallLit,
-    ChoiceLit,
-    CollectLit,
-    DrawLit,
-    Lit,
-    Resolvent,
-)
+from nesymm.ground.clauses import Resolvent
+from nesymm.ground.literals import BuiltinLit, CallLit, ChoiceLit, CollectLit, DrawLit, Lit
 from nesymm.ground.order import Order
 from nesymm.ground.unify import Env, unify
 from nesymm.ir.algebra import and_, const, eq, exclusive

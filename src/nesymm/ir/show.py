@@ -172,6 +172,3 @@ def _shared(step: StepProgram) -> tuple[dict[int, str], list[Expr]]:
     uses.update(id(definition) for _, definition in _fixpoints(step))
     shared = [n for n in nodes if uses[id(n)] > 1 and sizes[id(n)] > 5]
     return {id(n): f"%{i + 1}" for i, n in enumerate(shared)}, shared
-
-
-__all__ = ["outputs", "sections", "show"]

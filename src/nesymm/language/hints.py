@@ -91,6 +91,3 @@ def _speaks_of_time(body: Body) -> bool:
     """Whether a comparison mentions `t`."""
     now = Struct("t", ())
     return any(now in subterms(a) for x in body if isinstance(x, Builtin) for a in x.args)
-
-
-__all__ = ["notes"]

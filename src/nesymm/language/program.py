@@ -8,8 +8,8 @@ their own value (`temperature > 20`) by calls that fetch the value.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from nesymm.errors import Source, Span
@@ -143,6 +143,19 @@ class Collect:
 
 Literal = Call | Builtin | Negation | Disjunction | Collect
 Body = tuple[Literal, ...]
+
+
+def terms_of(node: Any) -> Iterator[Term]:
+    """The terms that an atom, a literal, a clause or a tuple of these is made of."""
+    if isinstance(node, Term):
+        yield node
+    elif isinstance(node, tuple):
+        for part in node:
+            yield from terms_of(part)
+    elif is_dataclass(node):
+        for f in fields(node):
+            if f.compare:
+                yield from terms_of(getattr(node, f.name))
 
 
 # ---------------------------------------------------------------- clauses

@@ -306,6 +306,3 @@ def fail_open(query: QueryDecl) -> NoReturn:
         query.span,
         "ask for a comparison instead, for example `hot :- temperature > 20.`",
     )
-
-
-__all__ = ["fail_open", "finish", "refuse_open_queries"]

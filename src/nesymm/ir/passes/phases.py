@@ -303,15 +303,3 @@ def _use_observed(step: StepProgram, complete: frozenset[str]) -> StepProgram:
         slots=tuple(s.map(read) for s in step.slots),
         queries=tuple(q.map(read) for q in step.queries),
     )
-
-
-__all__ = [
-    "Phases",
-    "at_first",
-    "at_later",
-    "canonical_axes",
-    "phases",
-    "prune",
-    "use_observed",
-    "without_latches",
-]

@@ -196,6 +196,3 @@ def _mapped(
         queries=tuple(q.map(change) for q in step.queries),
     )
     return step, {n: v.map(change) for n, v in variables.items()}
-
-
-__all__ = ["lift", "mentions", "unroll", "written_out"]
