@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from nesymm.errors import NesymmError, NesymmWarning, ProgramError
     from nesymm.files import load, save
     from nesymm.inference.columns import DataError
+    from nesymm.inference.densities import Density, add_family
     from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
     from nesymm.inference.results import Filtered, FilterError, Smoothed
     from nesymm.inference.static.posterior import Posterior
     from nesymm.inference.static.solver import Impossible, Intractable
+    from nesymm.language.families import Family, Numbers
     from nesymm.model import Model, compile
     from nesymm.training.checkpoints import CheckpointError
     from nesymm.training.fit import Fitted, TrainingError, fit
@@ -34,10 +36,12 @@ _HOMES = {
     "nesymm.errors": ("NesymmError", "NesymmWarning", "ProgramError"),
     "nesymm.files": ("load", "save"),
     "nesymm.inference.columns": ("DataError",),
+    "nesymm.inference.densities": ("Density", "add_family"),
     "nesymm.inference.methods": ("Auto", "Bootstrap", "ExactForward", "Method", "RaoBlackwellised"),
     "nesymm.inference.results": ("FilterError", "Filtered", "Smoothed"),
     "nesymm.inference.static.posterior": ("Posterior",),
     "nesymm.inference.static.solver": ("Impossible", "Intractable"),
+    "nesymm.language.families": ("Family", "Numbers"),
     "nesymm.model": ("Model", "compile"),
     "nesymm.training.checkpoints": ("CheckpointError",),
     "nesymm.training.fit": ("Fitted", "TrainingError", "fit"),
@@ -54,6 +58,7 @@ __all__ = [  # noqa: RUF022 (by what one meets first)
     "fit", "fit_many", "Fitted", "LogEvidence", "QueryLoss", "ELBO", "Accuracy",
     "MLP", "ConvEncoder", "ConvDecoder", "Function",
     "save", "load",
+    "add_family", "Family", "Numbers", "Density",
     "NesymmError", "ProgramError", "DataError", "FilterError", "Impossible", "Intractable",
     "TrainingError", "CheckpointError", "NesymmWarning",
 ]  # fmt: skip

@@ -7,7 +7,9 @@ matching `scipy.special` or `jax.scipy.special`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,10 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.inference.arrays import stop_gradient
 from nesymm.ir.expr import Expr
-from nesymm.language.families import FAMILIES
+from nesymm.language.families import FAMILIES, Family
 
 Array = Any
+NAME = re.compile(r"[a-z]\w*")
 
 
 def special(xp: Any) -> Any:
@@ -78,15 +81,16 @@ def log_chances(xp: Any, logit: Array) -> tuple[Array, Array]:
     return -xp.logaddexp(logit, 0.0), -xp.logaddexp(-logit, 0.0)
 
 
-# Where the families have the probability that a network may give.
-_CHANCE = {"bernoulli": 0, "binomial": 1, "geometric": 0}
-
-
 def by_logit(family: str, params: tuple) -> tuple | None:
     """The parameters with the logit that a network gives in the place of the probability; None
-    where no network gives it."""
-    place = _CHANCE.get(family)
-    if place is None or not isinstance(params[place], Expr) or params[place].op != "sigmoid":
+    where no network gives it, or the family is not computed by it."""
+    known = FAMILIES.get(family)
+    if known is None or "unit" not in known.constraints:
+        return None
+    if not known.finite and DENSITIES[family].by_logit is None:
+        return None
+    place = known.constraints.index("unit")
+    if not isinstance(params[place], Expr) or params[place].op != "sigmoid":
         return None
     return (*params[:place], params[place].args[0], *params[place + 1 :])
 
@@ -245,104 +249,9 @@ def _whole(xp: Any, x: Array) -> Array:
     return (x >= 0) & (xp.floor(x) == x)
 
 
-_LOG_DENSITY: dict[str, Callable[..., Array]] = {
-    "normal": _normal,
-    "uniform": lambda xp, sp, x, a, b: _where(
-        xp, (x >= a) & (x <= b), -xp.log(xp.where(b > a, b - a, 1.0))
-    ),
-    "exponential": lambda xp, sp, x, r: _where(xp, x >= 0, xp.log(r * 1.0) - r * x),
-    "gamma": lambda xp, sp, x, a, r: _where(
-        xp, x > 0, sp.xlogy(a, r) + sp.xlogy(a - 1, xp.where(x > 0, x, 1.0)) - r * x - sp.gammaln(a)
-    ),
-    "beta": lambda xp, sp, x, a, b: _where(
-        xp,
-        (x > 0) & (x < 1),
-        sp.xlogy(a - 1, xp.where((x > 0) & (x < 1), x, 0.5))
-        + sp.xlog1py(b - 1, -xp.where((x > 0) & (x < 1), x, 0.5))
-        - _log_beta(xp, sp, a, b),
-    ),
-    "poisson": lambda xp, sp, x, r: _where(
-        xp, _whole(xp, x), sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
-    ),
-    "geometric": lambda xp, sp, x, p: _where(
-        xp, _whole(xp, x), sp.xlog1py(x * 1.0, -p) + xp.log(p)
-    ),
-    # By the logit of its probability, as a network gives it.
-    "geometric by logit": lambda xp, sp, x, logit: _where(
-        xp, _whole(xp, x), x * log_chances(xp, logit)[0] + log_chances(xp, logit)[1]
-    ),
-    "laplace": lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
-    "lognormal": lambda xp, sp, x, m, s: _where(
-        xp,
-        x > 0,
-        _normal(xp, sp, xp.log(xp.where(x > 0, x, 1.0)), m, s) - xp.log(xp.where(x > 0, x, 1.0)),
-    ),
-    "student_t": lambda xp, sp, x, df, m, s: _student_t(xp, sp, (x - m) / s, df) - xp.log(s * 1.0),
-    "multivariate_normal": lambda xp, sp, x, m, c: _multivariate_normal(xp, x, m, c),
-}
-
-
-def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
-    """The log-density at x (log-mass for a countable family)."""
-    if family not in _LOG_DENSITY:
-        raise NesymmError(f"there is no density for {family} here")
-    return _LOG_DENSITY[family](xp, special(xp), x, *params)
-
-
-def make_distribution(dist: Any, family: str, params: list[Any]) -> Any:
-    """A NumPyro distribution for an infinite family."""
-    names = {
-        "normal": dist.Normal,
-        "uniform": dist.Uniform,
-        "exponential": dist.Exponential,
-        "gamma": dist.Gamma,
-        "beta": dist.Beta,
-        "poisson": dist.Poisson,
-        "geometric": dist.Geometric,
-        "laplace": dist.Laplace,
-        "lognormal": dist.LogNormal,
-        "student_t": dist.StudentT,
-    }
-    # Where a variable is not drawn, its parameters may be none.
-    return names[family](*params, validate_args=False)
-
-
-# P(X <= x), and P(X > x): near 0 the one is precise where 1 minus the other is not.
-_BELOW: dict[str, Callable[..., Array]] = {
-    "normal": lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),
-    "uniform": lambda xp, sp, x, a, b: xp.clip((x - a) / (b - a), 0.0, 1.0),
-    "exponential": lambda xp, sp, x, r: -xp.expm1(-r * xp.maximum(x, 0.0)),
-    "gamma": lambda xp, sp, x, a, r: sp.gammainc(a * 1.0, r * xp.maximum(x, 0.0)),
-    "beta": lambda xp, sp, x, a, b: sp.betainc(a * 1.0, b * 1.0, xp.clip(x, 0.0, 1.0)),
-    "poisson": lambda xp, sp, x, r: xp.where(
-        x >= 0, sp.gammaincc(xp.floor(xp.maximum(x, 0.0)) + 1.0, r * 1.0), 0.0
-    ),
-    "geometric": lambda xp, sp, x, p: xp.where(
-        x >= 0, 1 - (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 0.0
-    ),
-    "laplace": lambda xp, sp, x, m, s: _laplace(xp, (x - m) / s),
-    "lognormal": lambda xp, sp, x, m, s: xp.where(
-        x > 0, sp.ndtr((xp.log(xp.where(x > 0, x, 1.0)) - m) / s), 0.0
-    ),
-}
-_ABOVE: dict[str, Callable[..., Array]] = {
-    "normal": lambda xp, sp, x, m, s: sp.ndtr((m - x) / s),
-    "uniform": lambda xp, sp, x, a, b: xp.clip((b - x) / (b - a), 0.0, 1.0),
-    "exponential": lambda xp, sp, x, r: xp.exp(-r * xp.maximum(x, 0.0)),
-    "gamma": lambda xp, sp, x, a, r: sp.gammaincc(a * 1.0, r * xp.maximum(x, 0.0)),
-    "beta": lambda xp, sp, x, a, b: sp.betainc(b * 1.0, a * 1.0, 1 - xp.clip(x, 0.0, 1.0)),
-    "poisson": lambda xp, sp, x, r: xp.where(
-        x >= 0, sp.gammainc(xp.floor(xp.maximum(x, 0.0)) + 1.0, r * 1.0), 1.0
-    ),
-    "geometric": lambda xp, sp, x, p: xp.where(
-        x >= 0, (1 - p) ** (xp.floor(xp.maximum(x, 0.0)) + 1.0), 1.0
-    ),
-    "laplace": lambda xp, sp, x, m, s: _laplace(xp, (m - x) / s),
-    "lognormal": lambda xp, sp, x, m, s: xp.where(
-        x > 0, sp.ndtr((m - xp.log(xp.where(x > 0, x, 1.0))) / s), 1.0
-    ),
-}
-CLOSED_FORM = frozenset(_BELOW)
+def _whole_from_0(xp: Any, x: Array) -> Array:
+    """How many whole numbers from 0 are at most x."""
+    return xp.floor(xp.maximum(x, 0.0)) + 1.0
 
 
 def _laplace(xp: Any, z: Array) -> Array:
@@ -350,11 +259,167 @@ def _laplace(xp: Any, z: Array) -> Array:
     return xp.where(z < 0, tail, 1 - tail)
 
 
+def _log_of(xp: Any, x: Array) -> Array:
+    return xp.log(xp.where(x > 0, x, 1.0))
+
+
+def _unit(xp: Any, x: Array) -> Array:
+    return xp.where((x > 0) & (x < 1), x, 0.5)
+
+
+@dataclass(frozen=True)
+class Density:
+    """How an infinite family is computed with.
+
+    `log(xp, sp, x, *parameters)` is the log-density of a value (the log-mass of a whole number),
+    and `distribution(*parameters)` draws: it is NumPyro's, by name or by a function.
+    `below` and `above` are P(X <= x) and P(X > x) (near 0 the one is precise where 1 minus the
+    other is not); without them, questions about intervals are answered by sampling. A
+    `reparameterised` draw has gradients with respect to the parameters. `by_logit` is the
+    log-density by the logit of the one parameter, a probability, as a network gives it.
+    """
+
+    log: Callable[..., Array]
+    distribution: str | Callable[..., Any] | None
+    below: Callable[..., Array] | None = None
+    above: Callable[..., Array] | None = None
+    reparameterised: bool = True
+    by_logit: Callable[..., Array] | None = None
+
+
+DENSITIES: dict[str, Density] = {
+    "normal": Density(
+        _normal,
+        "Normal",
+        below=lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),
+        above=lambda xp, sp, x, m, s: sp.ndtr((m - x) / s),
+    ),
+    "uniform": Density(
+        lambda xp, sp, x, a, b: _where(
+            xp, (x >= a) & (x <= b), -xp.log(xp.where(b > a, b - a, 1.0))
+        ),
+        "Uniform",
+        below=lambda xp, sp, x, a, b: xp.clip((x - a) / (b - a), 0.0, 1.0),
+        above=lambda xp, sp, x, a, b: xp.clip((b - x) / (b - a), 0.0, 1.0),
+    ),
+    "exponential": Density(
+        lambda xp, sp, x, r: _where(xp, x >= 0, xp.log(r * 1.0) - r * x),
+        "Exponential",
+        below=lambda xp, sp, x, r: -xp.expm1(-r * xp.maximum(x, 0.0)),
+        above=lambda xp, sp, x, r: xp.exp(-r * xp.maximum(x, 0.0)),
+    ),
+    "gamma": Density(
+        lambda xp, sp, x, a, r: _where(
+            xp,
+            x > 0,
+            sp.xlogy(a, r) + (a - 1) * _log_of(xp, x) - r * x - sp.gammaln(a),
+        ),
+        "Gamma",
+        below=lambda xp, sp, x, a, r: sp.gammainc(a * 1.0, r * xp.maximum(x, 0.0)),
+        above=lambda xp, sp, x, a, r: sp.gammaincc(a * 1.0, r * xp.maximum(x, 0.0)),
+    ),
+    "beta": Density(
+        lambda xp, sp, x, a, b: _where(
+            xp,
+            (x > 0) & (x < 1),
+            sp.xlogy(a - 1, _unit(xp, x))
+            + sp.xlog1py(b - 1, -_unit(xp, x))
+            - _log_beta(xp, sp, a, b),
+        ),
+        "Beta",
+        below=lambda xp, sp, x, a, b: sp.betainc(a * 1.0, b * 1.0, xp.clip(x, 0.0, 1.0)),
+        above=lambda xp, sp, x, a, b: sp.betainc(b * 1.0, a * 1.0, 1 - xp.clip(x, 0.0, 1.0)),
+    ),
+    "laplace": Density(
+        lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
+        "Laplace",
+        below=lambda xp, sp, x, m, s: _laplace(xp, (x - m) / s),
+        above=lambda xp, sp, x, m, s: _laplace(xp, (m - x) / s),
+    ),
+    "lognormal": Density(
+        lambda xp, sp, x, m, s: _where(
+            xp, x > 0, _normal(xp, sp, _log_of(xp, x), m, s) - _log_of(xp, x)
+        ),
+        "LogNormal",
+        below=lambda xp, sp, x, m, s: xp.where(x > 0, sp.ndtr((_log_of(xp, x) - m) / s), 0.0),
+        above=lambda xp, sp, x, m, s: xp.where(x > 0, sp.ndtr((m - _log_of(xp, x)) / s), 1.0),
+    ),
+    "student_t": Density(
+        lambda xp, sp, x, df, m, s: _student_t(xp, sp, (x - m) / s, df) - xp.log(s * 1.0),
+        "StudentT",
+    ),
+    "multivariate_normal": Density(lambda xp, sp, x, m, c: _multivariate_normal(xp, x, m, c), None),
+    "poisson": Density(
+        lambda xp, sp, x, r: _where(
+            xp, _whole(xp, x), sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
+        ),
+        "Poisson",
+        below=lambda xp, sp, x, r: xp.where(
+            x >= 0, sp.gammaincc(_whole_from_0(xp, x), r * 1.0), 0.0
+        ),
+        above=lambda xp, sp, x, r: xp.where(
+            x >= 0, sp.gammainc(_whole_from_0(xp, x), r * 1.0), 1.0
+        ),
+        reparameterised=False,
+    ),
+    "geometric": Density(
+        lambda xp, sp, x, p: _where(xp, _whole(xp, x), sp.xlog1py(x * 1.0, -p) + xp.log(p)),
+        "Geometric",
+        below=lambda xp, sp, x, p: xp.where(x >= 0, 1 - (1 - p) ** _whole_from_0(xp, x), 0.0),
+        above=lambda xp, sp, x, p: xp.where(x >= 0, (1 - p) ** _whole_from_0(xp, x), 1.0),
+        reparameterised=False,
+        by_logit=lambda xp, sp, x, logit: _where(
+            xp, _whole(xp, x), x * log_chances(xp, logit)[0] + log_chances(xp, logit)[1]
+        ),
+    ),
+}
+
+
+def add_family(family: Family, density: Density) -> None:
+    """Let programs draw from another infinite family."""
+    if not NAME.fullmatch(family.name):
+        raise NesymmError(
+            f"a family is named by a lower-case word, received {family.name!r}: {family.example}"
+        )
+    if family.name in FAMILIES:
+        raise NesymmError(f"there is a family {family.name} already")
+    if len(family.constraints) != len(family.params):
+        raise NesymmError(
+            f"{family.name}: expected one constraint for each of its "
+            f"{len(family.params)} parameters, received {len(family.constraints)}"
+        )
+    if (density.below is None) != (density.above is None):
+        raise NesymmError(f"{family.name}: expected both `below` and `above`, or neither")
+    FAMILIES[family.name] = family
+    DENSITIES[family.name] = density
+
+
+def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
+    """The log-density at x (log-mass for a countable family)."""
+    if family not in DENSITIES:
+        raise NesymmError(f"there is no density for {family} here")
+    return DENSITIES[family].log(xp, special(xp), x, *params)
+
+
+def make_distribution(family: str, params: list[Any]) -> Any:
+    """A NumPyro distribution for an infinite family."""
+    import numpyro.distributions as dist
+
+    make = DENSITIES[family].distribution
+    if callable(make):
+        return make(*params)
+    assert make is not None
+    # Where a variable is not drawn, its parameters may be none.
+    return getattr(dist, make)(*params, validate_args=False)
+
+
 def interval_mass(
     xp: Any, family: str, params: tuple, low: Array | None, high: Array | None
 ) -> Array:
     """P(low < X <= high); an end that is None is open."""
-    sp, below, above = special(xp), _BELOW[family], _ABOVE[family]
+    known = DENSITIES[family]
+    assert known.below is not None and known.above is not None
+    sp, below, above = special(xp), known.below, known.above
     if low is None:
         return 1.0 if high is None else below(xp, sp, high, *params)
     if high is None:

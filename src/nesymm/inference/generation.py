@@ -264,8 +264,6 @@ class _Step:
 
 def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, ...]) -> Named:
     """The mean of a picture: noise in every pixel would only hide it."""
-    import numpyro.distributions as dist
-
     params = family_params(low, variable.prior, variable.guard is not TRUE)
     lined = [expand(jnp, p, dims) for p in params]
     event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in lined))
@@ -275,7 +273,7 @@ def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, 
         )
         for a in lined
     ]
-    return Named(make_distribution(dist, variable.family, wide).mean, dims)
+    return Named(make_distribution(variable.family, wide).mean, dims)
 
 
 # ---------------------------------------------------------------- arrays

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nesymm.inference.weights import REPARAMETERISED
+from nesymm.inference.densities import DENSITIES
 from nesymm.ir.algebra import const
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import TRUE, Axis, Expr, postorder, rewrite
@@ -104,7 +104,7 @@ def make_plan(
     scored = frozenset(
         v.name
         for v in ahead
-        if v.finite or v.name in tied or v.name in tested or v.family not in REPARAMETERISED
+        if v.finite or v.name in tied or v.name in tested or not DENSITIES[v.family].reparameterised
     )
     unread = _unread(step, solved, kept)
     return Plan(

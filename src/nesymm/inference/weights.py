@@ -11,12 +11,13 @@ import numpy as np
 from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import (
+    DENSITIES,
     by_logit,
     constrain,
     draw_vectors,
-    log_density,
     log_masses,
     make_distribution,
+    special,
 )
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
@@ -253,21 +254,20 @@ def marked(low: Tables, law: Proposal, density: Named) -> Named:
 def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Named:
     """The log-density of a family at a value, summed over the entries of a tensor; for `guarded`
     see `family_params`."""
-    family, arrays = law.family, family_params(low, law, guarded)
-    logits = law.params if law.neural else by_logit(family, law.params)
-    if family == "geometric" and logits:
+    about, arrays = DENSITIES[law.family], family_params(low, law, guarded)
+    log = about.log
+    logits = law.params if law.neural else by_logit(law.family, law.params)
+    if about.by_logit is not None and logits:
         raw = low.value(logits[0])  # type: ignore[arg-type]
-        family = "geometric by logit"
+        log = about.by_logit
         arrays = (Named(raw.array.reshape(raw.array.shape[: len(raw.dims)]), raw.dims),)
     dims = union(v.dims for v in (*arrays, value))
     lined = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
     depth = max(n for _, n in lined)
-    if family == "multivariate_normal":
-        *given, at = (a for a, _ in lined)
-        result = log_density(jnp, family, tuple(given), at)
-    else:
-        bare = [a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in lined]
-        result = log_density(jnp, family, tuple(bare[:-1]), bare[-1])
+    vector = law.family == "multivariate_normal"
+    *given, at = (a if vector else a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in lined)
+    result = log(jnp, special(jnp), at, *given)
+    if not vector:
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
     return Named(result.astype(low.real), dims)
 
@@ -328,8 +328,6 @@ def _draw_from(
     dims: tuple,
     shape: tuple[int, ...],
 ) -> Named:
-    import numpyro.distributions as dist
-
     guarded = and_(variable.guard, law.condition) is not TRUE
     arrays = family_params(low, law, guarded)
     lined = [expand(jnp, v, dims) for v in arrays]
@@ -345,7 +343,7 @@ def _draw_from(
         )
         for a, b in zip(lined, behind, strict=True)
     ]
-    sample = make_distribution(dist, law.family, wide).sample(key)
+    sample = make_distribution(law.family, wide).sample(key)
     if not jnp.issubdtype(sample.dtype, jnp.integer):
         sample = sample.astype(low.real)
     return Named(sample, dims)
@@ -372,7 +370,6 @@ def divergence(low: Tables, variable: RandomVariable) -> Named | None:
 
 
 def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named | None:
-    import numpyro.distributions as dist
     from numpyro.distributions.kl import kl_divergence
 
     if "multivariate_normal" in (law.family, variable.family):
@@ -386,8 +383,8 @@ def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named |
     wide = list(jnp.broadcast_arrays(*wide))
     try:
         result = kl_divergence(
-            make_distribution(dist, law.family, wide[: len(guide)]),
-            make_distribution(dist, variable.family, wide[len(guide) :]),
+            make_distribution(law.family, wide[: len(guide)]),
+            make_distribution(variable.family, wide[len(guide) :]),
         )
     except NotImplementedError:
         return None
@@ -409,9 +406,3 @@ def log_probability_at(
     here = apply(jnp, jnp.equal, codes, value)
     chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
     return reduce(jnp, jnp.sum, chosen, [dim])
-
-
-REPARAMETERISED = frozenset(
-    {"normal", "uniform", "exponential", "gamma", "beta", "laplace", "lognormal", "student_t",
-     "multivariate_normal"}
-)  # fmt: skip

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from nesymm.errors import Diagnostic, ProgramError
-from nesymm.inference.densities import CLOSED_FORM
+from nesymm.inference.densities import DENSITIES
 from nesymm.ir.algebra import and_, const, is_const, le, lt, not_, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import case, rebuild
@@ -299,7 +299,7 @@ class _Finder:
         families = [self.variables[rv.data].family for rv, _ in form]
         if len(form) > 1 and any(f != "normal" for f in families):
             return False
-        if families[0] not in CLOSED_FORM:
+        if DENSITIES[families[0]].below is None:
             return False
         # Several thresholds must be ordered, so they must be known.
         known = all(is_const(c.linear.rest) for c in comparisons)
