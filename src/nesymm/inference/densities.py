@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.arrays import stop_gradient
+from nesymm.inference.arrays import is_jax, stop_gradient
 from nesymm.ir.expr import Expr
 from nesymm.language.families import FAMILIES, Family
 
@@ -36,21 +37,47 @@ def special(xp: Any) -> Any:
     return scipy.special
 
 
-def safe_log(xp: Any, x: Array, floor: bool = False) -> Array:
-    """log x, and -inf at 0; what is not a number stays so.
-
-    With `floor` it is finite at 0, and so steep there that what is multiplied by 0 still
-    gets its right derivative: d(p·q)/dp = q also at p = 0.
-    """
-    if floor:
-        # Far from where numbers lose precision: products of weights must not vanish.
-        tiny = float(xp.finfo(x.dtype).tiny) ** 0.5
-        import jax
-
-        small = x < tiny
-        return xp.log(xp.where(small, tiny + (x - jax.lax.stop_gradient(x)), x))
+def safe_log(xp: Any, x: Array) -> Array:
+    """log x, and -inf (with gradient 0) at 0; what is not a number stays so."""
     nothing = x <= 0
     return xp.where(nothing, -xp.inf, xp.log(xp.where(nothing, 1.0, x)))
+
+
+def log_chance(x: Array) -> Array:
+    """`safe_log` of a probability, with a gradient at 0.
+
+    While JAX differentiates, it is finite at 0, and so steep there that what is multiplied by 0
+    still gets its right derivative: d(p·q)/dp = q also at p = 0.
+    """
+    return _log_chance(x) if is_jax(x) else safe_log(np, x)
+
+
+@jax.custom_jvp
+def _log_chance(x: Array) -> Array:
+    return safe_log(jax.numpy, x)
+
+
+@_log_chance.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (slope,) = primals, tangents
+    # As far from 1 as from where numbers end: products of weights must not vanish.
+    tiny = float(np.finfo(x.dtype).tiny) ** 0.5
+    x = jax.numpy.where(x < tiny, tiny, x)
+    return jax.numpy.log(x), slope / x
+
+
+@jax.custom_jvp
+def with_gradient_of(x: Array, near: Array) -> Array:
+    """The logarithm x with the gradient of one that is `near` it; while JAX differentiates, that
+    itself where x is that of 0."""
+    return x
+
+
+@with_gradient_of.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x, near), (_, slope) = primals, tangents
+    known = jax.numpy.isfinite(near)
+    return jax.numpy.where(x == -np.inf, near, x), jax.numpy.where(known, slope, 0.0)
 
 
 def log_sum_exp(xp: Any, x: Array, axis: Any) -> Array:
@@ -123,32 +150,36 @@ def log_masses(
     params: tuple,
     outcomes: tuple,
     neural: bool,
-    floor: bool = False,
+    edges: bool = False,
     network: str = "a network",
 ) -> Array:
     """Log-probabilities of the outcomes of a finite family, along the last dimension.
 
-    Where they are `neural`, a message says which `network` they come from, and the probability
-    of `bernoulli` and `binomial` is given by its logit.
+    With `edges`, probabilities of 0 have gradients, too. Where they are `neural`, a message says
+    which `network` they come from, and the probability of `bernoulli` and `binomial` is given by
+    its logit.
     """
     match family:
         case "bernoulli" if neural:
             return xp.stack(log_chances(xp, params[0] * 1.0), axis=-1)
         case "bernoulli":
             p = params[0] * 1.0
-            return xp.stack([safe_log(xp, 1 - p, floor), safe_log(xp, p, floor)], axis=-1)
+            return _logs(xp, xp.stack([1 - p, p], axis=-1), edges)
         case "choice":
             ps = xp.stack(xp.broadcast_arrays(*params[0]), axis=-1)
             if ps.shape[-1] < len(outcomes):
-                rest = xp.maximum(1 - xp.sum(ps, axis=-1, keepdims=True), 0.0)
+                rest = 1 - xp.sum(ps, axis=-1, keepdims=True)
+                # Rounding may take it below 0; its gradient is the same there.
+                rest = rest + stop_gradient(xp.maximum(rest, 0.0) - rest)
                 ps = xp.concatenate([ps, rest], axis=-1)
-            return safe_log(xp, ps * 1.0, floor)
+            return _logs(xp, ps * 1.0, edges)
         case "categorical" if neural:
             rank = _rank(params[0], outcomes, network)
             logits = params[0].reshape((*params[0].shape[: params[0].ndim - rank], -1))
             return logits - special(xp).logsumexp(logits, axis=-1, keepdims=True)
         case "categorical":
-            return safe_log(xp, xp.stack(xp.broadcast_arrays(*params[0]), axis=-1) * 1.0, floor)
+            ps = xp.stack(xp.broadcast_arrays(*params[0]), axis=-1)
+            return _logs(xp, ps * 1.0, edges)
         case "uniform_int":
             low, high = sound(xp, family, params)
             values = xp.asarray(outcomes)
@@ -172,6 +203,10 @@ def log_masses(
                 body = combos + sp.xlogy(values, p) + sp.xlog1py(rest, -p)
             return xp.where(values <= n, body, -xp.inf)
     raise NesymmError(f"{family} is not a finite family")
+
+
+def _logs(xp: Any, ps: Array, edges: bool) -> Array:
+    return log_chance(ps) if edges else safe_log(xp, ps)
 
 
 def _rank(logits: Array, outcomes: tuple, network: str) -> int:

@@ -10,8 +10,10 @@ particles of the step before (quadratic in their number).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from nesymm.errors import NesymmError
@@ -22,6 +24,7 @@ from nesymm.inference.named import Named, apply, expand
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem
 from nesymm.inference.state import LANES, Settings, normalise, slope_of, slot_key
+from nesymm.ir.step import StepProgram
 from nesymm.ir.types import Real, Tensor
 
 ESTIMATORS = ("surrogate", "rloo", "recursive_rloo", "score")
@@ -59,6 +62,28 @@ def expectation(values: Any, weights: Any, scores: Any, estimator: str | None) -
         coefficient = fixed * better * (n / (n - 1))
     direct = jnp.sum(fixed * values, axis=-1)
     return direct + slope_of(jnp.sum(coefficient * scores, axis=-1))
+
+
+def no_gradient_at_edges(step: StepProgram, parameters: Mapping[str, Any]) -> Any:
+    """Nothing, whose gradient in a probability that is exactly 0 or 1 is NaN: of the outcome that
+    never happens there is no draw, and without one no estimate of what it would change."""
+    kinds = ("unit", "simplex")
+    total = jnp.zeros(())
+    for parameter in step.parameters:
+        if parameter.constraint in kinds and parameter.name in parameters:
+            total = total + jnp.sum(_nan_at_edges(jnp.asarray(parameters[parameter.name], float)))
+    return total
+
+
+@jax.custom_jvp
+def _nan_at_edges(p: Any) -> Any:
+    return jnp.zeros_like(p)
+
+
+@_nan_at_edges.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (p,), (slope,) = primals, tangents
+    return _nan_at_edges(p), jnp.where((p <= 0) | (p >= 1), jnp.nan, 0.0) * slope
 
 
 def marginal_scores(

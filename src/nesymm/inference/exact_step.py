@@ -145,7 +145,8 @@ class ExactStep:
             state.known,
         )
         shared, naming = self.engine.shared[first], self.settings.naming
-        return Tables(world, self.settings.real, self.room, shared, naming)
+        edges = self.settings.estimator is not None
+        return Tables(world, self.settings.real, self.room, shared, naming, edges=edges)
 
     def _known_static(self, low: Tables, name: str) -> Named:
         value = low.world.known(low, name)

@@ -28,7 +28,7 @@ from nesymm.inference.elimination.factors import TooLarge
 from nesymm.inference.engine import Engine, Method
 from nesymm.inference.engines import Engines
 from nesymm.inference.estimates import Estimate
-from nesymm.inference.estimators import ESTIMATORS
+from nesymm.inference.estimators import ESTIMATORS, no_gradient_at_edges
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import Run, to_arrays
 from nesymm.inference.methods import ExactForward
@@ -293,9 +293,14 @@ class Filter:
             # Where a rule breaks, a number would mean nothing.
             broken = jnp.any(info.flags & alive[..., None], axis=(0, 2))
             value = jnp.where(broken, jnp.nan, value)
+        answers = info.answers
+        if not isinstance(engine, ExactFilter):
+            unknown = no_gradient_at_edges(self.step, parameters)
+            value = value + unknown
+            answers = {key: answer + unknown for key, answer in answers.items()}
         effective = jnp.where(alive, jax.lax.stop_gradient(info.effective), jnp.inf)
         smallest = jnp.min(effective, axis=0)
-        return Estimate(value, info.answers, engine.questions, arrays["last"], smallest)
+        return Estimate(value, answers, engine.questions, arrays["last"], smallest)
 
     def _refuse_compared_parameters(self, engine: Engine) -> None:
         compared = engine.untrainable & {p.name for p in self.step.parameters}

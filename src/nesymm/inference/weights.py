@@ -38,15 +38,13 @@ def masses(
     dim: Choice,
     guard: Expr,
     params: tuple[Param, ...],
-    floor: bool = False,
 ) -> Named:
-    """Log-probabilities of the outcomes of a finite variable, along `dim`; see `safe_log` for
-    `floor`.
+    """Log-probabilities of the outcomes of a finite variable, along `dim`.
 
     Where the variable is not drawn, it is fixed to its first outcome, which nobody reads.
     """
     holds = None if guard is TRUE else low.value(guard)
-    table = _masses(low, variable, dim, holds is not None, params, floor)
+    table = _masses(low, variable, dim, holds is not None, params)
     return _where_drawn(low, holds, table, dim)
 
 
@@ -64,7 +62,6 @@ def _masses(
     dim: Choice,
     guarded: bool,
     params: tuple[Param, ...],
-    floor: bool = False,
 ) -> Factor:
     """The probabilities of the outcomes where the variable is drawn; `dim` is the last."""
     if variable.family == "categorical":
@@ -114,7 +111,8 @@ def _masses(
             arrays = tuple(a[..., None] for a in lined)
     neural = variable.neural or logits is not None
     family, outcomes = variable.family, variable.outcomes
-    table = log_masses(jnp, family, arrays, outcomes, neural, floor, _network(params))
+    edges = low.edges and bool(leaves(_each(params), "param"))
+    table = log_masses(jnp, family, arrays, outcomes, neural, edges, _network(params))
     table = table.astype(low.real)
     for value in unknown:
         table = _unless_nan(table, expand(jnp, value, dims)[..., None])

@@ -306,7 +306,8 @@ class Tables(Lowering):
     and factors that tie it to what it stands for: `factors` collects these. Where `shared`
     is given, the expressions in it, which several others read, get one in any case; the
     `positions` of these are not made into factors (see `summation`). Values that would make a
-    table large get one too, where the `naming` says so.
+    table large get one too, where the `naming` says so. With `edges`, learnable probabilities have
+    gradients where they are 0 or 1, too.
     """
 
     def __init__(
@@ -317,8 +318,10 @@ class Tables(Lowering):
         shared: frozenset[int] | None = None,
         naming: Naming = NAMINGS[0],
         often: frozenset[int] = frozenset(),
+        edges: bool = False,
     ):
         super().__init__(jnp, world, real)
+        self.edges = edges
         self.world = world
         self.room = room
         self.shared = shared

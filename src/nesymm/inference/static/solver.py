@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from nesymm.errors import NesymmError, located
+from nesymm.inference.densities import with_gradient_of
 from nesymm.inference.static.problem import Problem
 from nesymm.inference.static.sources import Drawn, Weight
 from nesymm.inference.static.weights import Given, known
@@ -280,20 +281,18 @@ class Solver:
 
     def differentiable_log_values(self, given: Given) -> Any:
         """Log-values of the roots in JAX, with gradients that are right where weights are
-        zero, too."""
+        zero, too: while JAX differentiates, such a query has the logarithm of a tiny number."""
         import jax
         import jax.numpy as jnp
 
         self.refuse_parameters(given)
         # Values from the weights as they are, gradients from weights kept off zero: one pass.
-        exact, floored = self.problem.weights.with_gradients(given)
-        weights = jnp.stack([jax.lax.stop_gradient(exact), floored])
+        exact, off = self.problem.weights.with_gradients(given)
+        weights = jnp.stack([jax.lax.stop_gradient(exact), off])
         found = None
         for rank in reversed(range(len(self.problem.evidences))):
-            values, slopes = self.backend(rank).log_values(weights, jnp)
-            # What is impossible has no slope, and -inf minus -inf is not a number.
-            slopes = jnp.where(jnp.isfinite(slopes), slopes, 0.0)
-            here = jax.lax.stop_gradient(values) + slopes - jax.lax.stop_gradient(slopes)
+            values, off = self.backend(rank).log_values(weights, jnp)
+            here = with_gradient_of(values, off)
             if known(values[EVIDENCE] > -jnp.inf):
                 self.refuse_faults(jax.lax.stop_gradient(exact), rank, jnp)
             found = here if found is None else jnp.where(values[EVIDENCE] > -jnp.inf, here, found)

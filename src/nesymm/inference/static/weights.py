@@ -119,17 +119,21 @@ class Weights:
         return np.asarray(self.row(Tables(Leaves(self.step, given), np.float64)).array)
 
     def with_gradients(self, given: Given) -> tuple[Any, Any]:
-        """The weights in JAX, and weights to differentiate: those are off zero, so not exact."""
+        """The weights in JAX, and weights to differentiate: while that is done, off zero."""
         real = jax.numpy.result_type(float)  # float64 only if JAX may use it
-        low = Tables(Leaves(self.step, given, jax.numpy), real)
-        return tuple(jax.numpy.asarray(self.row(low, f).array) for f in (False, True))  # type: ignore[return-value]
+        leaves = Leaves(self.step, given, jax.numpy)
+        exact, off = (
+            jax.numpy.asarray(self.row(Tables(leaves, real, edges=edges)).array)
+            for edges in (False, True)
+        )
+        return exact, off
 
-    def row(self, low: Tables, floor: bool = False) -> Named:
+    def row(self, low: Tables) -> Named:
         """The weights of all literals, behind the samples that they depend on."""
         pieces: list[Named] = []
         done = 0
         for start, source in self.moving:
-            weights = _log_weights(low, source, floor)
+            weights = _log_weights(low, source)
             pieces += [Named(self.constant[done:start].astype(low.real)), weights]
             done = start + _size(source)
         pieces.append(Named(self.constant[done:].astype(low.real)))
@@ -171,7 +175,7 @@ def _constant(low: Tables, source: Source) -> np.ndarray:
     return np.asarray(_log_weights(low, source).array)
 
 
-def _log_weights(low: Tables, source: Source, floor: bool = False) -> Named:
+def _log_weights(low: Tables, source: Source) -> Named:
     match source:
         case Leaf(condition):
             holds = low.value(condition)
@@ -184,7 +188,7 @@ def _log_weights(low: Tables, source: Source, floor: bool = False) -> Named:
             both = jnp.stack([jnp.zeros_like(found.array), found.array], axis=-1)
             return Named(both, found.dims)
         case Drawn(variable, _, params, optional):
-            table = log_masses_of(low, variable, params, floor)
+            table = log_masses_of(low, variable, params)
             if not optional:
                 return table
             nothing = jnp.zeros((*table.array.shape[:-1], 1))
@@ -192,12 +196,10 @@ def _log_weights(low: Tables, source: Source, floor: bool = False) -> Named:
     raise TypeError(source)
 
 
-def log_masses_of(
-    low: Tables, variable: RandomVariable, params: tuple[Param, ...], floor: bool = False
-) -> Named:
+def log_masses_of(low: Tables, variable: RandomVariable, params: tuple[Param, ...]) -> Named:
     """Log-probabilities of the outcomes of a finite variable, behind the named dimensions."""
     dim = Choice("rv", variable.name, (), len(variable.outcomes))
-    table = masses(low, variable, dim, TRUE, params, floor)
+    table = masses(low, variable, dim, TRUE, params)
     return Named(table.array, table.dims[:-1])
 
 
