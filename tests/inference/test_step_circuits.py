@@ -12,7 +12,7 @@ import pytest
 import nesymm
 from nesymm.inference import unrolled
 from nesymm.inference.elimination.choices import choices
-from nesymm.inference.elimination.factors import Room, TooLarge
+from nesymm.inference.elimination.factors import Capacity, TooLarge
 from nesymm.inference.methods import ExactForward
 from nesymm.inference.results import FilterError
 
@@ -153,11 +153,11 @@ def some_measures(rng: np.random.Generator) -> dict[str, Any]:
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes every table too large. A single number is no table."""
 
-    def refuse(room: Room, dims: Any) -> None:
+    def refuse(capacity: Capacity, dims: Any) -> None:
         if choices(tuple(dims)):
-            raise TooLarge((), 1, room.advice)
+            raise TooLarge((), 1, capacity.advice)
 
-    return lambda: monkeypatch.setattr(Room, "refuse", refuse)
+    return lambda: monkeypatch.setattr(Capacity, "refuse", refuse)
 
 
 @pytest.mark.parametrize(

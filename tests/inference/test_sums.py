@@ -52,7 +52,7 @@ def by_hand(imps: int, hits: np.ndarray) -> tuple[np.ndarray, float]:
 @pytest.mark.parametrize(("imps", "most"), [(3, 600), (5, 4000)])
 def test_the_total_of_many_wounds(imps: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(elimination.Room, "refuse", lambda _, dims: sizes.append(cells(dims)))
+    monkeypatch.setattr(elimination.Capacity, "refuse", lambda _, dims: sizes.append(cells(dims)))
     model = nesymm.compile(PROGRAM, constants={"imps": imps})
     exact = model.filter({"hit": HITS}, method="exact")
     rough = model.filter({"hit": HITS}, method=RaoBlackwellised(4000), key=1)

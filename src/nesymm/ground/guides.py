@@ -98,7 +98,7 @@ def _columns(decl: ObservationDecl, keys: tuple[Expr, ...], count: int) -> list[
     columns = []
     for i in range(len(decl.branches[0].values) if decl.branches else 0):
         if decl.value is not None:
-            columns.append(decl.said(i))
+            columns.append(decl.constant(i))
             continue
         type_: Type | None = decl.branches[0].values[i].type
         for branch in decl.branches[1:]:

@@ -128,8 +128,8 @@ def code(
     for i, type_ in enumerate(want.types):
         at: Any = (..., i) if several else ...
         coded = _code(want, values[at], type_, ignored[at], len(lead), bits)
-        lined = coded if last is None else xp.moveaxis(coded, 1, 0)
-        out.append(Column(lined, canonical_axes(want.axes)))
+        aligned = coded if last is None else xp.moveaxis(coded, 1, 0)
+        out.append(Column(aligned, canonical_axes(want.axes)))
     if mask is not None and last is not None:
         mask = np.moveaxis(mask, 1, 0)
     return tuple(out), mask
@@ -163,8 +163,8 @@ def _fit(
     if missing is not None and missing.all() and values.shape == shape:
         # None where there would be several values, or a tensor: all of it is missing.
         inside = tail or (tensor.shape if tensor and tensor.shape else ())
-        wide = (*shape, *inside)
-        return np.full(wide, np.nan), np.ones(wide, bool)
+        full = (*shape, *inside)
+        return np.full(full, np.nan), np.ones(full, bool)
     axes = ("expected", "expected axes (batch, …) of", "expected axes (batch, time, …) of")[lead]
     raise DataError(f"{want}: {axes} shape {expected}, received {values.shape}")
 

@@ -59,11 +59,11 @@ def _log_chance(x: Array) -> Array:
 
 @_log_chance.defjvp
 def _(primals: Any, tangents: Any) -> Any:
-    (x,), (slope,) = primals, tangents
+    (x,), (gradient,) = primals, tangents
     # As far from 1 as from where numbers end: products of weights must not vanish.
     tiny = float(np.finfo(x.dtype).tiny) ** 0.5
     x = jax.numpy.where(x < tiny, tiny, x)
-    return jax.numpy.log(x), slope / x
+    return jax.numpy.log(x), gradient / x
 
 
 @jax.custom_jvp
@@ -75,9 +75,9 @@ def with_gradient_of(x: Array, near: Array) -> Array:
 
 @with_gradient_of.defjvp
 def _(primals: Any, tangents: Any) -> Any:
-    (x, near), (_, slope) = primals, tangents
+    (x, near), (_, gradient) = primals, tangents
     known = jax.numpy.isfinite(near)
-    return jax.numpy.where(x == -np.inf, near, x), jax.numpy.where(known, slope, 0.0)
+    return jax.numpy.where(x == -np.inf, near, x), jax.numpy.where(known, gradient, 0.0)
 
 
 def log_sum_exp(xp: Any, x: Array, axis: Any) -> Array:
@@ -91,7 +91,7 @@ def constrain(xp: Any, constraint: str, raw: Array) -> Array:
     """Map an unconstrained output of a network to what a parameter must be.
 
     What must be positive is kept so far from 0 that its third power, by which densities are
-    divided in their slopes, does not vanish.
+    divided in their gradients, does not vanish.
     """
     match constraint:
         case "unit":
@@ -187,7 +187,7 @@ def log_masses(
             return xp.where(inside, -xp.log((high - low + 1) * 1.0), -xp.inf)
         case "binomial":
             n, p = sound(xp, family, params)
-            # Whole numbers have no slopes, and JAX refuses them in `xlogy`.
+            # Whole numbers have no gradients, and JAX refuses them in `xlogy`.
             values = xp.asarray(outcomes) * 1.0
             sp = special(xp)
             combos = (
@@ -271,7 +271,7 @@ def _student_t(xp: Any, sp: Any, z: Array, df: Array) -> Array:
 
 
 def _log_beta(xp: Any, sp: Any, a: Array, b: Array) -> Array:
-    """By B(a + 1, b + 1): JAX has no slope of `betaln` near 0."""
+    """By B(a + 1, b + 1): JAX has no gradient of `betaln` near 0."""
     both = a + b
     return sp.betaln(a + 1, b + 1) + xp.log(both) + xp.log1p(both) - xp.log(a) - xp.log(b)
 

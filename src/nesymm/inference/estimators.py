@@ -1,7 +1,7 @@
-"""Where the slopes of estimates come from.
+"""Where the gradients of estimates come from.
 
-`surrogate` (the default) carries slopes in the weights: see `step`. The others are the
-paper's. They hold the weights fixed and multiply the slope of the log-probability of
+`surrogate` (the default) carries gradients in the weights: see `step`. The others are the
+paper's. They hold the weights fixed and multiply the gradient of the log-probability of
 each particle's past, its score, by how good the particle is: `score` by its value,
 `rloo` by how much better it is than the others. `recursive_rloo` replaces the score of
 the whole past by that of the present state alone, itself estimated by RLOO over all
@@ -23,7 +23,7 @@ from nesymm.inference.elimination.choices import BATCH, PARTICLE, TARGET
 from nesymm.inference.named import Named, apply, expand
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem
-from nesymm.inference.state import LANES, Settings, normalise, slope_of, slot_key
+from nesymm.inference.state import LANES, Settings, gradient_of, normalise, slot_key
 from nesymm.ir.step import StepProgram
 from nesymm.ir.types import Real, Tensor
 
@@ -33,20 +33,20 @@ ESTIMATORS = ("surrogate", "rloo", "recursive_rloo", "score")
 def average(
     question: Question, probability: Named, log_weights: Any, scores: Any, settings: Settings
 ) -> Any:
-    """The probability of a query, [batch, axes…], with the slope of the estimator."""
+    """The probability of a query, [batch, axes…], with the gradient of the estimator."""
     dims = (BATCH, *question.axes, PARTICLE)
     sizes = tuple(a.size for a in question.axes)
     shape = (settings.batch, *sizes, settings.particles)
     values = jnp.broadcast_to(expand(jnp, probability, dims), shape)
 
-    def lined(x: Any) -> Any:
+    def aligned(x: Any) -> Any:
         return x.reshape(settings.batch, *(1,) * len(sizes), settings.particles)
 
-    return expectation(values, lined(normalise(log_weights)), lined(scores), settings.estimator)
+    return expectation(values, aligned(normalise(log_weights)), aligned(scores), settings.estimator)
 
 
 def expectation(values: Any, weights: Any, scores: Any, estimator: str | None) -> Any:
-    """Σ w f along the last axis, with the slope that an estimator gives it."""
+    """Σ w f along the last axis, with the gradient that an estimator gives it."""
     mean = jnp.sum(values * weights, axis=-1)
     if estimator in (None, "surrogate"):
         return mean
@@ -61,7 +61,7 @@ def expectation(values: Any, weights: Any, scores: Any, estimator: str | None) -
         better = f - jnp.sum(fixed * f, axis=-1, keepdims=True)
         coefficient = fixed * better * (n / (n - 1))
     direct = jnp.sum(fixed * values, axis=-1)
-    return direct + slope_of(jnp.sum(coefficient * scores, axis=-1))
+    return direct + gradient_of(jnp.sum(coefficient * scores, axis=-1))
 
 
 def no_gradient_at_edges(step: StepProgram, parameters: Mapping[str, Any]) -> Any:
@@ -82,16 +82,16 @@ def _nan_at_edges(p: Any) -> Any:
 
 @_nan_at_edges.defjvp
 def _(primals: Any, tangents: Any) -> Any:
-    (p,), (slope,) = primals, tangents
-    return _nan_at_edges(p), jnp.where((p <= 0) | (p >= 1), jnp.nan, 0.0) * slope
+    (p,), (gradient,) = primals, tangents
+    return _nan_at_edges(p), jnp.where((p <= 0) | (p >= 1), jnp.nan, 0.0) * gradient
 
 
 def marginal_scores(
     problem: Problem, slots: dict[str, Named], scores: Named, settings: Settings
 ) -> Named:
-    """Nothing, with the slope of the log-probability of each particle's present state.
+    """Nothing, with the gradient of the log-probability of each particle's present state.
 
-    p(x_i) is the mean over particles j of p(x_i | x_j); its slope in the particles
+    p(x_i) is the mean over particles j of p(x_i | x_j); its gradient in the particles
     themselves is that of RLOO.
     """
     step = problem.plan.step
@@ -120,4 +120,4 @@ def marginal_scores(
     better = fixed - jnp.mean(fixed, axis=1, keepdims=True)
     past = jnp.sum(better * scores.array[:, :, None], axis=1) / (n - 1)
     safe = jnp.maximum(stop_gradient(mean), float(np.finfo(table.dtype).tiny))
-    return Named(slope_of((mean + past) / safe), LANES)
+    return Named(gradient_of((mean + past) / safe), LANES)

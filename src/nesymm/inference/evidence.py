@@ -11,7 +11,7 @@ from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor, alike, log_add, pick_at
 from nesymm.inference.named import Named, apply, expand, reduce, union
 from nesymm.inference.plan import Folded, Plan, reads
-from nesymm.inference.state import saved
+from nesymm.inference.state import checkpointed
 from nesymm.inference.weights import density, masses, masses_apart
 from nesymm.inference.world import Moment, Tables, World, log_truth, outcome_codes
 from nesymm.ir.algebra import axis_value, conjuncts, not_
@@ -52,12 +52,14 @@ def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
     return result
 
 
-def told(low: Tables, moment: Moment, observation: ObservationDecl, i: int) -> tuple[Named, Type]:
+def observed_column(
+    low: Tables, moment: Moment, observation: ObservationDecl, i: int
+) -> tuple[Named, Type]:
     """What an observation says, and its type."""
     type_ = observation.column_type(i)
     if observation.value is None:
         return moment.seen[observation.name][i], type_
-    return low.value(observation.said(i)), type_
+    return low.value(observation.constant(i)), type_
 
 
 def same(low: Tables, a: Named, a_type: Type, b: Named, b_type: Type) -> Named:
@@ -90,18 +92,20 @@ def evidence_factors(
 
 def _summed(low: Tables, moment: Moment, observation: ObservationDecl, inside: Folded) -> Named:
     """The likelihood of an observation, a variable that only it depends on summed out."""
-    said = Named(jnp.asarray(True))
+    observed = Named(jnp.asarray(True))
     if observation.value is None:
-        said = moment.seen[observation.name][0]
+        observed = moment.seen[observation.name][0]
     elif not observation.value:
-        said = Named(jnp.asarray(False))
-    fits = [saved(apply(jnp, jnp.equal, low.value(holds), said)) for holds in inside.holds]
+        observed = Named(jnp.asarray(False))
+    fits = [
+        checkpointed(apply(jnp, jnp.equal, low.value(holds), observed)) for holds in inside.holds
+    ]
     priors = masses_apart(low, inside.variable)
     logs = _sum_where(fits, priors, log_add, -jnp.inf)
     plain = _sum_where(fits, [Named(p.plain, p.dims) for p in priors], jnp.add, 0.0)
     if inside.variable.guard is not TRUE:
         # Where it is not drawn it has its first outcome.
-        drawn = saved(low.value(inside.variable.guard))
+        drawn = checkpointed(low.value(inside.variable.guard))
         sure = log_truth(fits[0], low.real)
         logs = apply(jnp, jnp.where, drawn, logs, sure)
         plain = apply(jnp, jnp.where, drawn, plain, Named(sure.plain, sure.dims))
@@ -137,8 +141,8 @@ def _masked(mask: Named, factor: Named) -> Named:
     if not isinstance(factor, Factor):
         return logs
     plain = Named(factor.plain, factor.dims)
-    told = apply(jnp, lambda m, f: jnp.where(m, f, 1.0), mask, plain)
-    return Factor(logs.array, logs.dims, told.array)
+    observed_column = apply(jnp, lambda m, f: jnp.where(m, f, 1.0), mask, plain)
+    return Factor(logs.array, logs.dims, observed_column.array)
 
 
 def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
@@ -196,31 +200,33 @@ def _single(
             continue
         weight = Named(jnp.zeros((), low.real))
         for i, expr in enumerate(branch.values):
-            said, type_ = told(low, moment, observation, i)
-            weight = apply(jnp, jnp.add, weight, _value_factor(low, plan, here(expr), said, type_))
+            observed, type_ = observed_column(low, moment, observation, i)
+            weight = apply(
+                jnp, jnp.add, weight, _value_factor(low, plan, here(expr), observed, type_)
+            )
         condition = low.value(here(branch.condition))
         total = apply(jnp, jnp.where, condition, weight, total)
     return [total]
 
 
-def _value_factor(low: Tables, plan: Plan, value: Expr, said: Named, type_: Type) -> Named:
+def _value_factor(low: Tables, plan: Plan, value: Expr, observed: Named, type_: Type) -> Named:
     if value.op == "rv" and value.data in plan.variables:
         variable = plan.variables[value.data]
         if variable.finite and value.data in plan.emitted:
             dim = Choice("rv", value.data, variable.axes, len(variable.outcomes))
             table = masses(low, variable, dim, variable.guard, variable.params)
             codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
-            match = same(low, codes, variable.type, said, type_)
+            match = same(low, codes, variable.type, observed, type_)
             position = reduce(jnp, lambda a, axis: jnp.argmax(a, axis[0]), match, [dim])
             inside = reduce(jnp, jnp.any, match, [dim])
             chosen = pick_at(jnp, table, {dim: position})
             return apply(jnp, lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
         if not variable.finite:
-            found = density(low, variable, said)
+            found = density(low, variable, observed)
             if picked_out(low, variable, value) is None:
                 return found
             return low.at_keys(found, variable.axes, value, tuple(map(low.value, value.args)))
-    return log_truth(same(low, low.value(value), value.type, said, type_), low.real)
+    return log_truth(same(low, low.value(value), value.type, observed, type_), low.real)
 
 
 def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | None:
@@ -234,7 +240,7 @@ def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | No
     return found
 
 
-class Told(World):
+class ObservedWorld(World):
     """A world in which an observed value is the value of the variable."""
 
     def leaf(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
@@ -289,26 +295,26 @@ def given(
                 for mask in (seen(moment, observation), picked_out(low, variable, value)):
                     if mask is not None:
                         here = apply(jnp, jnp.logical_and, here, mask)
-                said, type_ = told(low, moment, observation, i)
-                said = low.recode(said, type_, variable.type)
-                told_here = apply(jnp, jnp.where, here, said, table)
+                observed, type_ = observed_column(low, moment, observation, i)
+                observed = low.recode(observed, type_, variable.type)
+                observed_here = apply(jnp, jnp.where, here, observed, table)
                 # Data have an axis for a plate of one element, which a variable has not.
                 alone = {
                     d: Named(jnp.asarray(0))
-                    for d in told_here.dims
+                    for d in observed_here.dims
                     if isinstance(d, Axis) and d not in variable.axes
                 }
-                table = pick_at(jnp, told_here, alone)
+                table = pick_at(jnp, observed_here, alone)
     return table
 
 
 __all__ = [
-    "Told",
+    "ObservedWorld",
     "active",
     "evidence_factors",
     "given",
     "never_made",
+    "observed_column",
     "picked_out",
     "seen",
-    "told",
 ]

@@ -32,7 +32,7 @@ from nesymm.inference.elimination.summation import (
     sum_out,
 )
 from nesymm.inference.estimators import average
-from nesymm.inference.evidence import Told
+from nesymm.inference.evidence import ObservedWorld
 from nesymm.inference.named import Named, apply, expand, reduce, union
 from nesymm.inference.plan import (
     Plan,
@@ -47,9 +47,9 @@ from nesymm.inference.state import (
     Stage,
     State,
     normalise,
+    per_particle,
     slot_key,
     subtract,
-    wide,
 )
 from nesymm.inference.step_model import StepModel, elements_of
 from nesymm.inference.world import Binding, Moment, Tables, log_truth
@@ -69,7 +69,7 @@ class ExactStep:
         self.kept = engine.phases.kept
         self.engine = engine
         self.model = StepModel(plan, settings, engine.questions)
-        self.room = replace(engine.room(settings.batch), bytes=settings.naming.most)
+        self.capacity = replace(engine.capacity(settings.batch), bytes=settings.naming.most)
 
     def __call__(
         self,
@@ -96,7 +96,7 @@ class ExactStep:
             gain = apply(jnp, subtract, gain, part)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
-        log_weights = wide(apply(jnp, jnp.add, before, gain), settings).array
+        log_weights = per_particle(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
         weights = normalise(log_weights)
         answers = {
@@ -131,7 +131,7 @@ class ExactStep:
         """The expressions of the step, over the belief about the state before it."""
         plan = self.plan
         first = plan is self.engine.first
-        world = Told(
+        world = ObservedWorld(
             plan.step,
             moment,
             binding,
@@ -146,7 +146,7 @@ class ExactStep:
         )
         shared, naming = self.engine.shared[first], self.settings.naming
         edges = self.settings.estimator is not None
-        return Tables(world, self.settings.real, self.room, shared, naming, edges=edges)
+        return Tables(world, self.settings.real, self.capacity, shared, naming, edges=edges)
 
     def _known_static(self, low: Tables, name: str) -> Named:
         value = low.world.known(low, name)
@@ -171,7 +171,7 @@ class ExactStep:
         keep = frozenset(
             d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs and not last
         )
-        total, rest = sum_out(factors, targets, keep, self.room, self.engine.sum, inner)
+        total, rest = sum_out(factors, targets, keep, self.capacity, self.engine.sum, inner)
         if not rest:
             return total, [], known
         parts = [Named(f.array, tuple(map(_as_slot, f.dims))) for f in rest]
@@ -180,10 +180,10 @@ class ExactStep:
         joined = []
         for members in components(parts):
             together = [parts[i] for i in members]
-            self.room.refuse(union(f.dims for f in together))
+            self.capacity.refuse(union(f.dims for f in together))
             joined.append(add(jnp, together))
         merged = merge(fixed.partition, partition(joined))
-        joined = regroup(joined, merged, self.room)
+        joined = regroup(joined, merged, self.capacity)
         total, beliefs = self._normalised(total, joined)
         return total, sorted(beliefs, key=lambda b: sorted(map(repr, choices(b.dims)))), known
 
@@ -192,7 +192,7 @@ class ExactStep:
         out = []
         for members in components(parts):
             first, *others = (parts[i] for i in members)
-            norm, _ = sum_out([first, *others], (), frozenset(), self.room, self.engine.sum)
+            norm, _ = sum_out([first, *others], (), frozenset(), self.capacity, self.engine.sum)
             total = apply(jnp, jnp.add, total, norm)
             first = apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), first, norm)
             out += [first, *others]
@@ -228,7 +228,7 @@ class ExactStep:
             for d in choices(f.dims)
             if d.kind == "slot" or (d.name in self.plan.beliefs and self.plan is self.engine.later)
         )
-        _, rest = sum_out(factors, (), keep, self.room, inner=inner)
+        _, rest = sum_out(factors, (), keep, self.capacity, inner=inner)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         before = []
         for factor in rest:
@@ -355,7 +355,7 @@ def draw_all(
             jnp,
             inside,
             sum_=engine.sum,
-            room=engine.room(lanes.batch),
+            capacity=engine.capacity(lanes.batch),
         )
         known = isinstance(key, np.random.Generator)
         here = key if known else jax.random.fold_in(key, number)

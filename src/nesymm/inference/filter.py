@@ -42,7 +42,7 @@ from nesymm.inference.results import (
     collect,
 )
 from nesymm.inference.sampling import Draws, Traced, arrange
-from nesymm.inference.state import Info, slope_of
+from nesymm.inference.state import Info, gradient_of
 from nesymm.ir.step import StepProgram
 
 E = TypeVar("E", bound=Engine)
@@ -287,7 +287,7 @@ class Filter:
         info = run.outcome().info
         gains = info.log_gain
         # The weights carry the gradients of all steps, so the last gain has that of the whole.
-        value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + slope_of(gains[-1])
+        value = jnp.sum(jax.lax.stop_gradient(gains), axis=0) + gradient_of(gains[-1])
         alive = jnp.arange(sequences.steps)[:, None] <= arrays["last"]
         if info.flags.shape[-1]:
             # Where a rule breaks, a number would mean nothing.
@@ -347,7 +347,7 @@ class Filter:
         asked = tuple(q for q in engine.questions if q.at_every_step)
         lead = (sequences.steps, sequences.batch)
         weights = {
-            f"tilt {q.key}": jnp.zeros((*lead, *(a.size for a in q.axes)), engine.real)
+            f"weight of {q.key}": jnp.zeros((*lead, *(a.size for a in q.axes)), engine.real)
             for q in asked
         }
         bound = (arrays, _numbers(parameters), dict(request.networks), as_key(request.key))
@@ -358,7 +358,7 @@ class Filter:
                 at_once, sequences, parameters, error, smooth=True
             )
             return engine, info.answers, health
-        answers = {k.removeprefix("tilt "): np.array(v) for k, v in found.items()}
+        answers = {k.removeprefix("weight of "): np.array(v) for k, v in found.items()}
         return engine, answers, health
 
     def _smoothing(self, engine: Engine, sequences: Sequences) -> Any:

@@ -22,7 +22,7 @@ from nesymm.inference.elimination.beliefs import maximum, merge, partition, regr
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import (
     MAX_BYTES,
-    Room,
+    Capacity,
     by_some_naming,
     logsumexp,
 )
@@ -231,22 +231,22 @@ class ExactFilter:
                 lambda naming: solve(ExactStep(plan, replace(settings, naming=naming), self))
             )
 
-    def room(self, batch: int) -> Room:
+    def capacity(self, batch: int) -> Capacity:
         """How large the tables of so many sequences may be."""
         advice = (
             "give them fewer values, take fewer sequences at once, or use particles "
             "(--method rao-blackwellised)"
         )
         itemsize = jnp.dtype(self.real).itemsize
-        return Room(self.limit, MAX_BYTES, batch, self.particles, itemsize, advice)
+        return Capacity(self.limit, MAX_BYTES, batch, self.particles, itemsize, advice)
 
     def fixed_shape(self, function: Callable[[State], State], state: State) -> State:
         """Join the tables that will have to be joined, so that all steps look alike."""
-        room = self.room(state.log_weights.array.shape[0])
+        capacity = self.capacity(state.log_weights.array.shape[0])
         fixed = Fixed(merge(partition(state.beliefs), ()), frozenset())
         while True:
             state = self._uncertain(state, fixed.uncertain)
-            beliefs = regroup(state.beliefs, fixed.partition, room)
+            beliefs = regroup(state.beliefs, fixed.partition, capacity)
             state = replace(state, beliefs=beliefs, fixed=fixed)
             after = jax.eval_shape(function, state)
             wanted = Fixed(

@@ -20,7 +20,7 @@ import numpy as np
 from nesymm.inference.data import Sequences, prepare, without_lengths
 from nesymm.inference.densities import make_distribution
 from nesymm.inference.engines import Engines
-from nesymm.inference.evidence import Told, given, seen, told
+from nesymm.inference.evidence import ObservedWorld, given, observed_column, seen
 from nesymm.inference.filter import Filter, Request
 from nesymm.inference.loop import moment_of, past_tensors, to_arrays
 from nesymm.inference.named import Named, apply, expand
@@ -197,28 +197,28 @@ class _Replay:
                 result = value if holds is None else _where(holds, value, result)
             assert result is not None
             if observation.name in moment.seen:
-                result = _where(mask, told(low, moment, observation, i)[0], result)
+                result = _where(mask, observed_column(low, moment, observation, i)[0], result)
             columns.append(result)
         if len(columns) == 1:
             return columns[0], observation.axes
         dims = (*observation.axes, *LANES)
-        wide = [self._wide(c, dims) for c in columns]
-        return Named(jnp.stack(wide, axis=-1), dims), observation.axes
+        full = [self._spread(c, dims) for c in columns]
+        return Named(jnp.stack(full, axis=-1), dims), observation.axes
 
-    def _wide(self, value: Named, dims: tuple) -> Any:
+    def _spread(self, value: Named, dims: tuple) -> Any:
         array = expand(jnp, value, dims)
         return jnp.broadcast_to(array, (*self.settings.shape(dims), *array.shape[len(dims) :]))
 
     def _arranged(self, value: Named, axes: tuple[Axis, ...]) -> Any:
         """[batch, trajectory, axes…]."""
-        return self._wide(value, (*LANES, *axes))
+        return self._spread(value, (*LANES, *axes))
 
 
-class _Settled(Told):
+class _GeneratedWorld(ObservedWorld):
     """A world in which emitted variables have their final values."""
 
     def _variable(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        home = World if expr.data in self.final else Told
+        home = World if expr.data in self.final else ObservedWorld
         return home._variable(self, low, expr, keys)
 
     final: frozenset[str] = frozenset()
@@ -237,7 +237,7 @@ class _Step:
     def open(self, slots: dict[Any, Named], known: dict[str, Named]) -> Tables:
         plan = self.model.plan
         nothing: frozenset[str] = frozenset()
-        world = _Settled(
+        world = _GeneratedWorld(
             plan.step, self.moment, self.binding, slots, dict(known), nothing, plan.split,
             self._draw, plan.variables,
         )  # fmt: skip
@@ -265,15 +265,15 @@ class _Step:
 def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, ...]) -> Named:
     """The mean of a picture: noise in every pixel would only hide it."""
     params = family_params(low, variable.prior, variable.guard is not TRUE)
-    lined = [expand(jnp, p, dims) for p in params]
-    event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in lined))
-    wide = [
+    aligned = [expand(jnp, p, dims) for p in params]
+    event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in aligned))
+    full = [
         jnp.broadcast_to(
             a.reshape(*a.shape, *(1,) * (len(event) - (a.ndim - len(dims)))), (*shape, *event)
         )
-        for a in lined
+        for a in aligned
     ]
-    return Named(make_distribution(variable.family, wide).mean, dims)
+    return Named(make_distribution(variable.family, full).mean, dims)
 
 
 # ---------------------------------------------------------------- arrays

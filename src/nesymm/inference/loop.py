@@ -249,8 +249,10 @@ def moment_of(
         inputs[f"{name}@{column}"] = named_columns(
             sequences.timed[name], tuple(a[at] for a in arrays["timed"][name]), real
         )
-    tilts = {k.removeprefix("tilt "): v for k, v in slices.items() if k.startswith("tilt ")}
-    return Moment(time, Named(arrays["last"], (BATCH,)), inputs, seen, masks, tilts)
+    query_weights = {
+        k.removeprefix("weight of "): v for k, v in slices.items() if k.startswith("weight of ")
+    }
+    return Moment(time, Named(arrays["last"], (BATCH,)), inputs, seen, masks, query_weights)
 
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:

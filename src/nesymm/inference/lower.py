@@ -98,10 +98,10 @@ class Lowering:
                 return Named(_UNARY[op](xp, args[0].array), args[0].dims)
             case "pow" if isinstance(expr.type, Real):
                 # Of whole numbers, a negative power would be zero.
-                lined = [
+                aligned = [
                     self.recode(x, a.type, Real()) for x, a in zip(args, expr.args, strict=True)
                 ]
-                return apply(xp, xp.power, *lined)
+                return apply(xp, xp.power, *aligned)
             case op if op in _BINARY:
                 return apply(xp, lambda x, y: _BINARY[op](xp, x, y), *args)
         return self.leaves.leaf(self, expr, args)
@@ -116,8 +116,8 @@ class Lowering:
         if all(isinstance(a.array, np.ndarray) and not a.dims for a in args):
             return Named(np.stack([a.array for a in args]))
         dims = union(a.dims for a in args)
-        lined = [expand(self.xp, a, dims).astype(self.real) for a in args]
-        return Named(self.xp.stack(self.xp.broadcast_arrays(*lined), len(dims)), dims)
+        aligned = [expand(self.xp, a, dims).astype(self.real) for a in args]
+        return Named(self.xp.stack(self.xp.broadcast_arrays(*aligned), len(dims)), dims)
 
     def _mass(self, expr: Expr, arrays: tuple[Any, ...]) -> Any:
         """The probability that a variable lies between two ends, of which one may be open."""
@@ -197,17 +197,17 @@ class Lowering:
                 return Named(masked.array * axis.size, masked.dims)
             return reduce(xp, xp.sum, masked, [axis])
         both = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[0], condition, value)
-        wide = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[1], condition, value)
+        full = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[1], condition, value)
         if axis not in both.dims:
-            return wide
+            return full
         position = both.dims.index(axis)
         if expr.op == "pick":
             first = xp.argmax(both.array, axis=position)
-            picked = xp.take_along_axis(wide.array, xp.expand_dims(first, position), position)
+            picked = xp.take_along_axis(full.array, xp.expand_dims(first, position), position)
             kept = tuple(d for d in both.dims if d != axis)
             return Named(xp.squeeze(picked, position), kept)
-        worst = xp.min(wide.array) if expr.op == "max" else xp.max(wide.array)
-        guarded = Named(xp.where(both.array, wide.array, worst), both.dims)
+        worst = xp.min(full.array) if expr.op == "max" else xp.max(full.array)
+        guarded = Named(xp.where(both.array, full.array, worst), both.dims)
         return reduce(xp, xp.max if expr.op == "max" else xp.min, guarded, [axis])
 
     # ------------------------------------------------------------ tables and keys

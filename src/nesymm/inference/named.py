@@ -62,9 +62,9 @@ def apply(xp: Any, function: Callable[..., Any], *values: Named) -> Named:
     if all(v.dims == first.dims and v.array.ndim == first.array.ndim for v in values):
         return Named(function(*(v.array for v in values)), first.dims)
     dims = union(v.dims for v in values)
-    lined = [expand(xp, v, dims) for v in values]
-    depth = max(a.ndim for a in lined)
-    return Named(function(*(deepen(xp, a, depth) for a in lined)), dims)
+    aligned = [expand(xp, v, dims) for v in values]
+    depth = max(a.ndim for a in aligned)
+    return Named(function(*(deepen(xp, a, depth) for a in aligned)), dims)
 
 
 def deepen(xp: Any, array: Any, depth: int) -> Any:

@@ -27,15 +27,15 @@ from nesymm.language.program import At, AtLast, During, Now
 def check_observations(step: StepProgram, sequences: Sequences) -> None:
     """Refuse observations of infinite variables that have no meaning as weights."""
     infinite = {v.name: v for v in step.variables if not v.finite}
-    told = [o for o in step.observations if o.value is not None or o.name in sequences.observed]
-    drawn = [o for o in told if _drawn(o) & infinite.keys()]
+    observed = [o for o in step.observations if o.value is not None or o.name in sequences.observed]
+    drawn = [o for o in observed if _drawn(o) & infinite.keys()]
     continuous = {n for n, v in infinite.items() if not isinstance(v.type, Int)}
-    _refuse_late(replace(step, observations=tuple(told)), continuous)
+    _refuse_late(replace(step, observations=tuple(observed)), continuous)
     if not drawn:
         return
     _refuse_repeated(replace(step, observations=tuple(drawn)), sequences)
     if any(len({_densities(b.values, continuous) for b in o.branches}) > 1 for o in drawn):
-        _refuse_mixed(replace(step, observations=tuple(told)), sequences.complete, continuous)
+        _refuse_mixed(replace(step, observations=tuple(observed)), sequences.complete, continuous)
 
 
 def _drawn(observation: ObservationDecl) -> set[str]:

@@ -20,7 +20,7 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import BATCH, Choice, choices
 from nesymm.inference.elimination.factors import add, eliminate, logsumexp, pick_at
 from nesymm.inference.estimators import average, marginal_scores
-from nesymm.inference.evidence import Told, evidence_factors
+from nesymm.inference.evidence import ObservedWorld, evidence_factors
 from nesymm.inference.named import Named, apply, expand, reduce
 from nesymm.inference.plan import Plan
 from nesymm.inference.proposals import Proposals, proposal
@@ -33,13 +33,13 @@ from nesymm.inference.state import (
     Settings,
     Stage,
     State,
-    follow,
+    checkpointed,
+    gather_ancestors,
+    gradient_of,
     normalise,
-    saved,
-    slope_of,
+    per_particle,
     slot_key,
     stop,
-    wide,
 )
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.weights import mass_at
@@ -138,7 +138,7 @@ class ParticleStep:
 
         values = self.model.draw_ahead(state, ahead, key)
         known = stop if fixed else (lambda x: x)
-        given = replace(moment, tilts=known(dict(moment.tilts)))
+        given = replace(moment, query_weights=known(dict(moment.query_weights)))
         before = {k: known(v) for k, v in slots.items()}  # keys of a dict in a tree must sort
         low = self._tables(before, known(values), given, replace(binding, fixed=fixed))
         problem = self.model.problem(low, known(state.beliefs), given)
@@ -147,7 +147,9 @@ class ParticleStep:
             gain = apply(jnp, jnp.add, gain, part)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
-        log_weights = saved(wide(apply(jnp, jnp.add, state.log_weights, gain), self.settings).array)
+        log_weights = checkpointed(
+            per_particle(apply(jnp, jnp.add, state.log_weights, gain), self.settings).array
+        )
         if self.settings.estimator not in (None, "surrogate"):
             log_weights = stop_gradient(log_weights)
         total = logsumexp(jnp, stop(log_weights) if fixed else log_weights, -1)
@@ -169,12 +171,12 @@ class ParticleStep:
         variables, and the flags that are raised."""
         settings, plan = self.settings, self.plan
         draws = found.problem.draw(key, ancestors, settings)
-        drawn = {d: saved(index) for d, index in draws.items()}
-        slots = {k: saved(follow(v, ancestors)) for k, v in slots.items()}
-        values = {n: follow(v, ancestors) for n, v in found.values.items()}
+        drawn = {d: checkpointed(index) for d, index in draws.items()}
+        slots = {k: checkpointed(gather_ancestors(v, ancestors)) for k, v in slots.items()}
+        values = {n: gather_ancestors(v, ancestors) for n, v in found.values.items()}
         values.update(self.model.values_of(drawn))
         self._redraw(values, slots, moment, binding, key)
-        beliefs = [follow(b, ancestors) for b in state.beliefs]
+        beliefs = [gather_ancestors(b, ancestors) for b in state.beliefs]
         scores = state.scores
         concrete = self._tables(slots, values, moment, binding, concrete=True)
         new_slots = self._next(concrete)
@@ -182,13 +184,17 @@ class ParticleStep:
             score, beliefs = self._score(concrete, drawn, beliefs, moment)
             if settings.estimator is not None:
                 # Where the gain has its gradient, the rest is that of what was drawn given it.
-                gain = follow(found.gain, ancestors)
+                gain = gather_ancestors(found.gain, ancestors)
                 rest = score if fixed else apply(jnp, jnp.subtract, score, gain)
-                slope = apply(jnp, lambda a, x: jnp.where(a, slope_of(x), 0.0), found.alive, rest)
+                gradient = apply(
+                    jnp, lambda a, x: jnp.where(a, gradient_of(x), 0.0), found.alive, rest
+                )
                 if settings.estimator == "surrogate":
-                    after = after + expand(jnp, slope, LANES)
+                    after = after + expand(jnp, gradient, LANES)
                 else:
-                    scores = wide(apply(jnp, jnp.add, follow(scores, ancestors), slope), settings)
+                    scores = per_particle(
+                        apply(jnp, jnp.add, gather_ancestors(scores, ancestors), gradient), settings
+                    )
         if settings.estimator == "recursive_rloo":
             scores = marginal_scores(found.problem, new_slots, state.scores, settings)
         # Weights have mean one, so that their logarithms stay small however long it runs.
@@ -197,7 +203,7 @@ class ParticleStep:
         wanted = values if settings.record else self.kept
         known = {n: concrete.world.known(concrete, n) for n in wanted if n in values}
         statics = {n: v for n, v in known.items() if n in self.kept and n not in plan.beliefs}
-        origins = state.origins and follow(state.origins, ancestors)
+        origins = state.origins and gather_ancestors(state.origins, ancestors)
         new = State(new_slots, statics, beliefs, Named(after, LANES), scores, origins=origins)
         return new, known, self._flags(concrete, after)
 
@@ -214,7 +220,7 @@ class ParticleStep:
     ) -> Tables:
         plan = self.plan
         enumerated = plan.beliefs | self.model.summed if concrete or draw else plan.enumerated
-        world = Told(
+        world = ObservedWorld(
             plan.step,
             moment,
             binding,
@@ -227,7 +233,7 @@ class ParticleStep:
         )
         often = frozenset() if concrete or draw else plan.shared
         settings = self.settings
-        return Tables(world, settings.real, settings.room, naming=settings.naming, often=often)
+        return Tables(world, settings.real, settings.capacity, naming=settings.naming, often=often)
 
     # ------------------------------------------------------------ after the evidence
 
@@ -249,10 +255,10 @@ class ParticleStep:
         due = (effective < settings.threshold * n) & alive
         chosen = jnp.asarray(settings.resample(key, weights), jnp.int32)
         own = jnp.arange(n, dtype=jnp.int32)
-        due, ancestors = saved((due, jnp.where(due[:, None], chosen, own)))
+        due, ancestors = checkpointed((due, jnp.where(due[:, None], chosen, own)))
         mean = logsumexp(jnp, stopped, -1) - np.log(n)
         followed = jnp.take_along_axis(log_weights, ancestors, axis=-1)
-        after = jnp.where(due[:, None], mean[:, None] + slope_of(followed), log_weights)
+        after = jnp.where(due[:, None], mean[:, None] + gradient_of(followed), log_weights)
         return Named(ancestors, LANES), after, due
 
     def _redraw(

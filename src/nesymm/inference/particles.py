@@ -53,7 +53,7 @@ def plans(
 def _carried(both: Phases) -> frozenset[str]:
     """Infinite variables without a guide that later steps read.
 
-    Evidence of later steps selects their values. The slope of that evidence along a draw grows
+    Evidence of later steps selects their values. The gradient of that evidence along a draw grows
     with every step that the draw is carried, and far exceeds that of the draw's own density: of
     the two unbiased estimates, the score is the one with less noise. A guide learns through its
     draws alone, so those stay reparameterised.

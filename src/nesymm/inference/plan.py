@@ -37,7 +37,7 @@ class Plan:
     """One phase, prepared.
 
     `split` are enumerated variables whose elements are told apart; `tied` those drawn ahead
-    whose parameters depend on solved ones; `scored` those whose slope is a score. `beliefs`
+    whose parameters depend on solved ones; `scored` those whose gradient is a score. `beliefs`
     are static variables that stay marginalised; those in `fresh` are first met here. Solved
     variables in `unread` matter to the evidence alone: they are summed out and never drawn.
     Those that one observation alone reads are `folded` into it, by the observation's name.
@@ -229,14 +229,14 @@ _TESTS = {
 def tested_variables(programs: Iterable[StepProgram]) -> frozenset[str]:
     """Variables whose values reach a comparison, at once or by way of the state.
 
-    A comparison has no slope: where a draw reaches one, its distribution is scored. The bounds
+    A comparison has no gradient: where a draw reaches one, its distribution is scored. The bounds
     of a uniform density that weighs something are comparisons too.
     """
     return _tested(tuple(programs))[0]
 
 
 def tested_parameters(programs: Iterable[StepProgram]) -> frozenset[str]:
-    """Learnable numbers that reach a comparison, where particles give them no slope."""
+    """Learnable numbers that reach a comparison, where particles give them no gradient."""
     return _tested(tuple(programs))[1]
 
 

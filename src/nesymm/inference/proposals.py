@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from nesymm.inference.arrays import xp as jnp
-from nesymm.inference.evidence import never_made, seen, told
+from nesymm.inference.evidence import never_made, observed_column, seen
 from nesymm.inference.named import Named, apply, expand, reduce
 from nesymm.inference.plan import Plan, reads
 from nesymm.inference.state import stop
@@ -186,7 +186,7 @@ def _with(expr: Expr, name: str, value: float) -> Expr:
 
 
 def proposal(low: Tables, variable: RandomVariable, sights: Iterable[Sight]) -> tuple[Named, Named]:
-    """Mean and standard deviation of a variable given what is observed; without slopes."""
+    """Mean and standard deviation of a variable given what is observed; without gradients."""
     mean, scale = family_params(low, variable.prior, True)
     precision = apply(jnp, lambda s: 1.0 / (s * s), scale)
     pull = apply(jnp, jnp.multiply, mean, precision)
@@ -204,13 +204,13 @@ def _evidence(low: Tables, variable: RandomVariable, sight: Sight) -> tuple[Name
     moment = low.world.moment
     if never_made(moment, sight.observation):
         return None
-    said, _ = told(low, moment, sight.observation, 0)
+    observed, _ = observed_column(low, moment, sight.observation, 0)
     at_zero, at_one = low.value(sight.at_zero), low.value(sight.at_one)
-    slope = apply(jnp, jnp.subtract, at_one, at_zero)
-    rest = apply(jnp, jnp.subtract, said, at_zero)
+    gradient = apply(jnp, jnp.subtract, at_one, at_zero)
+    rest = apply(jnp, jnp.subtract, observed, at_zero)
     weight = apply(jnp, lambda s: 1.0 / (s * s), low.value(sight.scale))
-    sharp = apply(jnp, lambda c, w: c * c * w, slope, weight)
-    pull = apply(jnp, lambda c, r, w: c * r * w, slope, rest, weight)
+    sharp = apply(jnp, lambda c, w: c * c * w, gradient, weight)
+    pull = apply(jnp, lambda c, r, w: c * r * w, gradient, rest, weight)
     fine = apply(jnp, lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
     mask = seen(moment, sight.observation)
     if mask is not None:

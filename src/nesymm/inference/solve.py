@@ -69,7 +69,7 @@ class Problem:
             inside = [self.factors[i] for i in group]
             matters = any(id(f) in weighed for f in inside)
             eliminated = eliminate(
-                jnp, inside, room=self.low.room, first=self.first, plain=self.plain
+                jnp, inside, capacity=self.low.capacity, first=self.first, plain=self.plain
             )
             self._solved.append((matters, eliminated))
             if matters:
@@ -87,7 +87,7 @@ class Problem:
     def proposed(self) -> list[Named]:
         """The log-probability of what was drawn ahead, its finite parents summed out.
 
-        It has no slope: it would be that of the score of what was drawn, and they cancel.
+        It has no gradient: it would be that of the score of what was drawn, and they cancel.
         """
         if not self.proposals:
             return []
@@ -96,7 +96,7 @@ class Problem:
         tied = {id(f) for f in self.proposals}
         groups = [[factors[i] for i in group] for group in components(factors)]
         return [
-            stop(eliminate(jnp, inside, room=self.low.room).total)
+            stop(eliminate(jnp, inside, capacity=self.low.capacity).total)
             for inside in groups
             if any(id(f) in tied for f in inside)
         ]
@@ -174,7 +174,7 @@ class Problem:
         # An element of a plate is asked about at its own index, also where all are alike.
         plates = [a for d in choices(condition.dims) for a in d.plates if a in axes]
         lanes = union([*(f.dims for f in group), condition.dims, plates])
-        tilt_dims = tuple(
+        weight_dims = tuple(
             d
             for d in lanes
             if not isinstance(d, Choice) and (d in axes or d in (BATCH, PARTICLE, TARGET))
@@ -183,21 +183,21 @@ class Problem:
             d.size
             if isinstance(d, Axis)
             else next(f.array.shape[f.dims.index(d)] for f in (*group, condition) if d in f.dims)
-            for d in tilt_dims
+            for d in weight_dims
         )
-        # The slope of the log-normaliser in a bonus for the condition is its probability.
+        # The gradient of the log-normaliser in a bonus for the condition is its probability.
 
-        def normaliser(tilt: Any) -> Any:
+        def normaliser(weight: Any) -> Any:
             bonus = apply(
                 jnp,
                 lambda c, x: jnp.where(c, x, 0.0),
                 condition,
-                Named(tilt, tilt_dims),
+                Named(weight, weight_dims),
             )
-            total = eliminate(jnp, [*group, bonus], room=self.low.room).total.array
+            total = eliminate(jnp, [*group, bonus], capacity=self.low.capacity).total.array
             return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
 
-        return Named(jax.grad(normaliser)(jnp.zeros(shape, real)), tilt_dims)
+        return Named(jax.grad(normaliser)(jnp.zeros(shape, real)), weight_dims)
 
     def marginal(self, targets: list[Target]) -> Named:
         """The joint probability of some targets given the evidence; they are its first dims."""
@@ -209,7 +209,7 @@ class Problem:
         near = connected([*factors, *more, *scopes], about)
         bearing = [t for t, s in zip(inner, scopes, strict=True) if any(s is f for f in near)]
         near = [f for f in near if f.array is not None]
-        _, rest = sum_out(near, targets, frozenset(), self.low.room, inner=bearing)
+        _, rest = sum_out(near, targets, frozenset(), self.low.capacity, inner=bearing)
         joint = add(jnp, rest)
         norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), joint, news)
         share = apply(
@@ -219,12 +219,12 @@ class Problem:
         return Named(expand(jnp, share, dims), dims)
 
     def possible(self, condition: Named) -> Named:
-        """Whether P(condition | state, evidence) is positive, per particle; it has no slope."""
+        """Whether P(condition | state, evidence) is positive, per particle; it has no gradient."""
         if not choices(condition.dims):
             return condition
         only = apply(jnp, lambda c: jnp.where(c, 0.0, -jnp.inf).astype(self.low.real), condition)
         about = [only, *self._about(condition)]
-        total = eliminate(jnp, about, room=self.low.room).total
+        total = eliminate(jnp, about, capacity=self.low.capacity).total
         return Named(total.array > -jnp.inf, total.dims)
 
     def _about(self, condition: Named) -> list[Named]:

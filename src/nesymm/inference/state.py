@@ -14,7 +14,7 @@ from nesymm.inference.arrays import is_jax, stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.beliefs import Partition
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice
-from nesymm.inference.elimination.factors import Factor, Naming, Room, pick_at
+from nesymm.inference.elimination.factors import Capacity, Factor, Naming, pick_at
 from nesymm.inference.named import Named, expand
 from nesymm.ir.expr import Axis
 
@@ -44,7 +44,7 @@ class State:
 
     `slots` are the fields of fluents, `statics` the variables drawn once, `beliefs` the
     log-tables of those that are marginalised instead. The log-weights have mean one;
-    `scores` are nothing, with the slope of the log-probability of each particle's past. Of the
+    `scores` are nothing, with the gradient of the log-probability of each particle's past. Of the
     finite fields that exact inference has beliefs about, some are `known`: their positions.
     `origins` are the particles of the first step that they descend from. In a compiled loop the
     tables are `fixed`.
@@ -71,7 +71,7 @@ jax.tree_util.register_dataclass(
 class Settings:
     """What does not change from step to step.
 
-    `estimator` says where slopes come from: None (there are none), surrogate, score, rloo
+    `estimator` says where gradients come from: None (there are none), surrogate, score, rloo
     or recursive_rloo. With `record`, every step reports what it drew. With `plain`, sums over
     finite variables are taken of plain numbers where that is possible, which is faster, and
     underflows where the evidence of one step is less probable than the smallest number. With
@@ -96,10 +96,10 @@ class Settings:
         return tuple(d.size if isinstance(d, Axis | Choice) else sizes[d] for d in dims)
 
     @property
-    def room(self) -> Room:
+    def capacity(self) -> Capacity:
         """How large the tables of a particle may be."""
         itemsize = jnp.dtype(self.real).itemsize
-        return Room(
+        return Capacity(
             bytes=self.naming.most,
             batch=self.batch,
             particles=self.particles,
@@ -160,7 +160,7 @@ def slot_key(key: str) -> tuple[str, Any]:
 
 
 def stop(tree: Any) -> Any:
-    """The same values without their slopes."""
+    """The same values without their gradients."""
     return jax.tree.map(stop_gradient, tree)
 
 
@@ -169,27 +169,27 @@ _SAVED = "drawn"
 save_draws = jax.checkpoint_policies.save_only_these_names(_SAVED)
 
 
-def saved(tree: Any) -> Any:
+def checkpointed(tree: Any) -> Any:
     """Marks arrays that `save_draws` keeps."""
     return jax.tree.map(lambda x: checkpoint_name(x, _SAVED) if is_jax(x) else x, tree)  # type: ignore[no-untyped-call]
 
 
-def slope_of(x: Any) -> Any:
-    """Nothing, with the slope of x. Where x is not finite there is no slope."""
-    return _slope_of(x) if is_jax(x) else np.zeros_like(x)
+def gradient_of(x: Any) -> Any:
+    """Nothing, with the gradient of x. Where x is not finite there is no gradient."""
+    return _gradient_of(x) if is_jax(x) else np.zeros_like(x)
 
 
 @jax.custom_jvp
-def _slope_of(x: Any) -> Any:
-    # Not `zeros_like`: under `vmap` that has no batch, which its slope has.
+def _gradient_of(x: Any) -> Any:
+    # Not `zeros_like`: under `vmap` that has no batch, which its gradient has.
     return jnp.where(jnp.isfinite(x), jnp.zeros_like(x), 0.0)
 
 
-@_slope_of.defjvp
+@_gradient_of.defjvp
 def _(primals: Any, tangents: Any) -> Any:
     # All that has to be known of x, and kept for the way back, is where it is finite.
-    (x,), (slope,) = primals, tangents
-    return _slope_of(x), jnp.where(saved(jnp.isfinite(x)), slope, 0.0)
+    (x,), (gradient,) = primals, tangents
+    return _gradient_of(x), jnp.where(checkpointed(jnp.isfinite(x)), gradient, 0.0)
 
 
 def nan_of(x: Named) -> Named:
@@ -202,7 +202,7 @@ def subtract(a: Any, b: Any) -> Any:
     return a - jnp.where(jnp.isfinite(b), b, 0.0)
 
 
-def wide(value: Named, settings: Settings) -> Named:
+def per_particle(value: Named, settings: Settings) -> Named:
     """One number per particle."""
     array = jnp.broadcast_to(expand(jnp, value, LANES), settings.shape(LANES))
     return Named(array.astype(settings.real), LANES)
@@ -216,7 +216,7 @@ def normalise(log_weights: Any) -> Any:
     return weights / jnp.sum(weights, -1, keepdims=True)
 
 
-def follow(value: Named, ancestors: Named | None) -> Named:
+def gather_ancestors(value: Named, ancestors: Named | None) -> Named:
     """The value of each particle's ancestor."""
     if ancestors is None or PARTICLE not in value.dims:
         return value

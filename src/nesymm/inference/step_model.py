@@ -26,16 +26,16 @@ from nesymm.inference.proposals import draw as draw_normal
 from nesymm.inference.proposals import log_density as log_normal
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem
-from nesymm.inference.state import LANES, Settings, State, slope_of, stop
+from nesymm.inference.state import LANES, Settings, State, gradient_of, stop
 from nesymm.inference.weights import (
     divergence as divergence_of,
 )
 from nesymm.inference.weights import (
+    invalid_parameters,
     log_probability_at,
     masses,
     proposal_density,
     propose,
-    spoiled,
 )
 from nesymm.inference.world import Moment, Tables, coded
 from nesymm.ir.axes import at_place, places, position_along
@@ -111,11 +111,11 @@ class StepModel:
             for value in branch.values if branch.condition is TRUE else ():
                 if value.op != "rv" or value.data != variable.name:
                     continue
-                told = Named(jnp.asarray(True))
+                observed = Named(jnp.asarray(True))
                 for mask in (seen(moment, observation), picked_out(low, variable, value)):
                     if mask is not None:
-                        told = apply(jnp, jnp.logical_and, told, mask)
-                other = apply(jnp, jnp.logical_not, told)
+                        observed = apply(jnp, jnp.logical_and, observed, mask)
+                other = apply(jnp, jnp.logical_not, observed)
                 free = other if free is None else apply(jnp, jnp.logical_and, free, other)
         return free
 
@@ -143,7 +143,7 @@ class StepModel:
     def weights_ahead(self, low: Tables) -> list[Named]:
         """What drawing ahead adds to the log-weights.
 
-        From a guide q it is log p - log q; from the prior it is nothing, with the slope of
+        From a guide q it is log p - log q; from the prior it is nothing, with the gradient of
         log p where the draw is scored. What depends on solved variables is part of the problem.
         """
         out = []
@@ -161,7 +161,7 @@ class StepModel:
         """NaN for particles in which a network gave NaN to draw ahead by."""
         out = []
         for variable in self.plan.ahead:
-            found = spoiled(low, variable)
+            found = invalid_parameters(low, variable)
             if found is not None:
                 where, nan = found
                 ever = problem.possible(reduce(jnp, jnp.any, where, variable.axes))
@@ -176,7 +176,7 @@ class StepModel:
         )
 
     def _weighs(self, variable: RandomVariable) -> bool:
-        """Whether drawing a variable ahead adds to the log-weights, or to their slope."""
+        """Whether drawing a variable ahead adds to the log-weights, or to their gradient."""
         scored = variable.name in self.plan.scored and self.settings.estimator == "surrogate"
         proposed = bool(variable.guides) or variable.name in self.proposals
         return scored or proposed or variable.name in self.plan.tied
@@ -190,11 +190,11 @@ class StepModel:
         """
         name = variable.name
         value, tied = low.world.values[name], name in self.plan.tied
-        log_p = log_probability_at(low, variable, value, anyway=tied)
+        log_p = log_probability_at(low, variable, value, unguarded=tied)
         if not variable.finite:
             log_q = log_p
             if variable.guides:
-                log_q = proposal_density(low, variable, value, anyway=tied)
+                log_q = proposal_density(low, variable, value, unguarded=tied)
             elif name in self.proposals:
                 log_q = log_normal(value, *proposal(low, variable, self.proposals[name].before))
                 drawn = low.value(variable.guard)
@@ -206,7 +206,7 @@ class StepModel:
             else:
                 log_p = apply(jnp, jnp.subtract, log_p, log_q)
         elif not tied:
-            log_p = Named(slope_of(log_p.array), log_p.dims)
+            log_p = Named(gradient_of(log_p.array), log_p.dims)
         return self._where_free(low, variable, log_p)
 
     @property
@@ -245,7 +245,7 @@ class StepModel:
             evidence.append(weight)
             if variable.name in self.plan.tied:
                 value = low.world.values[variable.name]
-                log_q = proposal_density(low, variable, value, anyway=True)
+                log_q = proposal_density(low, variable, value, unguarded=True)
                 guided.append(self._where_free(low, variable, log_q))
         return Problem(
             low,
@@ -262,11 +262,11 @@ class StepModel:
         """Bonuses for queries: nothing, whose gradient tells how likely the query is."""
         out = []
         for question in self.questions:
-            if question.key not in moment.tilts:
+            if question.key not in moment.query_weights:
                 continue
             query = self.plan.step.queries[question.number]
             condition = question.condition(query)
-            bonus = Named(moment.tilts[question.key], (BATCH, *question.axes))
+            bonus = Named(moment.query_weights[question.key], (BATCH, *question.axes))
             if not self.plan.grounded:
                 out.append(_where(low.value(condition), bonus))
                 continue

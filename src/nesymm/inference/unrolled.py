@@ -297,8 +297,8 @@ class _Unrolled:
                         known.value(observation.name, i, at, position)
                         for i in range(len(observation.types))
                     ]
-                    said = tuple(columns) if observation.is_value else columns[0]
-                    yield replace(element, value=said)
+                    observed = tuple(columns) if observation.is_value else columns[0]
+                    yield replace(element, value=observed)
 
     def _questions(self, phase: StepProgram, at: int) -> tuple[list[_Asked], list[QueryDecl]]:
         """What is asked about a step."""

@@ -102,13 +102,13 @@ def _masses(
                     value = Named(jnp.where(ok, value.array, _HARMLESS[limit]), value.dims)
                 flat_params.append(value)
         dims = union(v.dims for v in flat_params)
-        lined = [expand(jnp, v, dims) for v in flat_params]
+        aligned = [expand(jnp, v, dims) for v in flat_params]
         if variable.family in ("choice", "categorical"):
-            arrays = (tuple(jnp.asarray(a, low.real) for a in lined),)
+            arrays = (tuple(jnp.asarray(a, low.real) for a in aligned),)
         elif variable.family == "bernoulli":
-            arrays = (jnp.asarray(lined[0], low.real),)
+            arrays = (jnp.asarray(aligned[0], low.real),)
         else:
-            arrays = tuple(a[..., None] for a in lined)
+            arrays = tuple(a[..., None] for a in aligned)
     neural = variable.neural or logits is not None
     family, outcomes = variable.family, variable.outcomes
     edges = low.edges and bool(leaves(_each(params), "param"))
@@ -131,7 +131,7 @@ def by_network(variable: RandomVariable) -> bool:
     return bool(variable.neural or leaves(_each(variable.params), "neural"))
 
 
-def spoiled(low: Tables, variable: RandomVariable) -> tuple[Named, Any] | None:
+def invalid_parameters(low: Tables, variable: RandomVariable) -> tuple[Named, Any] | None:
     """Where a variable is to be drawn by NaN that a network gave, and that NaN."""
     values = [v for p in _each(variable.params) for v in _unknown(p, low.value(p))]
     if not values:
@@ -228,14 +228,14 @@ def density(
     variable: RandomVariable,
     value: Named,
     proposal: Proposal | None = None,
-    anyway: bool = False,
+    unguarded: bool = False,
 ) -> Named:
     """The log-density of an infinite variable at a value, by its prior or by a guide; 0 where it
-    is not drawn, unless it counts `anyway`."""
+    is not drawn, unless it counts `unguarded`."""
     law = proposal or variable.prior
     guard = and_(variable.guard, law.condition)
     named = law_density(low, law, value, guard is not TRUE)
-    if guard is TRUE or anyway:
+    if guard is TRUE or unguarded:
         return named
     named = marked(low, law, named)
     return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
@@ -260,10 +260,10 @@ def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Name
         log = about.by_logit
         arrays = (Named(raw.array.reshape(raw.array.shape[: len(raw.dims)]), raw.dims),)
     dims = union(v.dims for v in (*arrays, value))
-    lined = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
-    depth = max(n for _, n in lined)
+    aligned = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
+    depth = max(n for _, n in aligned)
     vector = law.family == "multivariate_normal"
-    *given, at = (a if vector else a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in lined)
+    *given, at = (a if vector else a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in aligned)
     result = log(jnp, special(jnp), at, *given)
     if not vector:
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
@@ -271,11 +271,11 @@ def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Name
 
 
 def proposal_density(
-    low: Tables, variable: RandomVariable, value: Named, anyway: bool = False
+    low: Tables, variable: RandomVariable, value: Named, unguarded: bool = False
 ) -> Named:
     """The log-density of what an infinite variable was drawn from: the guide that applies, and
-    the prior where none does; see `density` for `anyway`."""
-    return _by_proposal(low, variable, lambda p: density(low, variable, value, p, anyway))
+    the prior where none does; see `density` for `unguarded`."""
+    return _by_proposal(low, variable, lambda p: density(low, variable, value, p, unguarded))
 
 
 def _by_proposal(
@@ -328,20 +328,20 @@ def _draw_from(
 ) -> Named:
     guarded = and_(variable.guard, law.condition) is not TRUE
     arrays = family_params(low, law, guarded)
-    lined = [expand(jnp, v, dims) for v in arrays]
-    behind = [a.shape[len(dims) :] for a in lined]
+    aligned = [expand(jnp, v, dims) for v in arrays]
+    behind = [a.shape[len(dims) :] for a in aligned]
     if law.family == "multivariate_normal":
         noise = jax.random.normal(key, (*shape, *behind[0]), low.real)
-        return Named(draw_vectors(jnp, noise, *lined), dims)
+        return Named(draw_vectors(jnp, noise, *aligned), dims)
     event = jnp.broadcast_shapes(*behind)
-    wide = [
+    full = [
         jnp.broadcast_to(
             jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (len(event) - len(b)))),
             (*shape, *event),
         )
-        for a, b in zip(lined, behind, strict=True)
+        for a, b in zip(aligned, behind, strict=True)
     ]
-    sample = make_distribution(law.family, wide).sample(key)
+    sample = make_distribution(law.family, full).sample(key)
     if not jnp.issubdtype(sample.dtype, jnp.integer):
         sample = sample.astype(low.real)
     return Named(sample, dims)
@@ -375,14 +375,14 @@ def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named |
     guide = family_params(low, law, and_(variable.guard, law.condition) is not TRUE)
     prior = family_params(low, variable.prior, variable.guard is not TRUE)
     dims = union([variable.axes, *(v.dims for v in (*guide, *prior))])
-    lined = [expand(jnp, v, dims) for v in (*guide, *prior)]
-    depth = max(a.ndim for a in lined)
-    wide = [jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (depth - a.ndim))) for a in lined]
-    wide = list(jnp.broadcast_arrays(*wide))
+    aligned = [expand(jnp, v, dims) for v in (*guide, *prior)]
+    depth = max(a.ndim for a in aligned)
+    full = [jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (depth - a.ndim))) for a in aligned]
+    full = list(jnp.broadcast_arrays(*full))
     try:
         result = kl_divergence(
-            make_distribution(law.family, wide[: len(guide)]),
-            make_distribution(variable.family, wide[len(guide) :]),
+            make_distribution(law.family, full[: len(guide)]),
+            make_distribution(variable.family, full[len(guide) :]),
         )
     except NotImplementedError:
         return None
@@ -393,11 +393,11 @@ def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named |
 
 
 def log_probability_at(
-    low: Tables, variable: RandomVariable, value: Named, anyway: bool = False
+    low: Tables, variable: RandomVariable, value: Named, unguarded: bool = False
 ) -> Named:
-    """The log-probability of the value of a variable; see `density` for `anyway`."""
+    """The log-probability of the value of a variable; see `density` for `unguarded`."""
     if not variable.finite:
-        return density(low, variable, value, anyway=anyway)
+        return density(low, variable, value, unguarded=unguarded)
     dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
     table = masses(low, variable, dim, variable.guard, variable.params)
     codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))

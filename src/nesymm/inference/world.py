@@ -21,7 +21,7 @@ from nesymm.inference.arrays import cast, indexed, stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import Choice, cells, choices
 from nesymm.inference.elimination.disjunction import disjunction
-from nesymm.inference.elimination.factors import NAMINGS, ROOM, Factor, Naming, Room
+from nesymm.inference.elimination.factors import NAMINGS, ROOM, Capacity, Factor, Naming
 from nesymm.inference.lifting import (
     fewer_values,
     finite_arguments,
@@ -31,7 +31,7 @@ from nesymm.inference.lifting import (
 )
 from nesymm.inference.lower import Lowering
 from nesymm.inference.named import Named, apply, expand, union
-from nesymm.inference.state import saved
+from nesymm.inference.state import checkpointed
 from nesymm.ir.algebra import is_const
 from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis, Expr, System, make, postorder, rewrite
@@ -46,7 +46,8 @@ class Moment:
 
     `inputs` and `seen` hold per name the columns of the input or observation; `masks` say
     where they are there (None: everywhere). `last` is the last step of each sequence.
-    `tilts` are bonuses for queries: the slope of the log-evidence in one is a probability.
+    `query_weights` are bonuses for queries: the gradient of the log-evidence with respect to one
+    is a probability.
     """
 
     time: Any
@@ -54,7 +55,7 @@ class Moment:
     inputs: Mapping[str, tuple[Named, ...]]
     seen: Mapping[str, tuple[Named, ...]]
     masks: Mapping[str, Named | None]
-    tilts: Mapping[str, Any] = field(default_factory=dict)
+    query_weights: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Binding:
 
     `masses` are the log-probabilities that such networks give, by network and number of
     outcomes, `plain` the probabilities. `steady` holds the tables of calls that are the same at all
-    later steps. Where `fixed`, nothing has a slope.
+    later steps. Where `fixed`, nothing has a gradient.
     """
 
     parameters: Mapping[str, Any]
@@ -75,7 +76,7 @@ class Binding:
     fixed: bool = False
 
     def outputs(self, value: Any) -> Any:
-        """What a network or parameter gives, without its slope where it is fixed."""
+        """What a network or parameter gives, without its gradient where it is fixed."""
         return stop_gradient(value) if self.fixed else value
 
 
@@ -227,7 +228,7 @@ class World:
         row: Any = 0
         for index, size in zip(indices, sizes, strict=True):
             row = row * size + expand(jnp, index, dims)
-        row = saved(row)
+        row = checkpointed(row)
         flat = whole.reshape(-1, *whole.shape[len(indices) :])
         return Named(jnp.take(flat, row, axis=0, mode="clip"), dims)
 
@@ -314,7 +315,7 @@ class Tables(Lowering):
         self,
         world: World,
         real: Any,
-        room: Room = ROOM,
+        capacity: Capacity = ROOM,
         shared: frozenset[int] | None = None,
         naming: Naming = NAMINGS[0],
         often: frozenset[int] = frozenset(),
@@ -323,7 +324,7 @@ class Tables(Lowering):
         super().__init__(jnp, world, real)
         self.edges = edges
         self.world = world
-        self.room = room
+        self.capacity = capacity
         self.shared = shared
         self.naming = naming
         self.often = often
@@ -442,7 +443,7 @@ class Tables(Lowering):
         return own
 
     def _check(self, dims: tuple) -> None:
-        self.room.refuse(dims)
+        self.capacity.refuse(dims)
 
     def _connective(self, op: str, args: tuple[Named, ...]) -> Named:
         """and/or of many conditions, a few at a time."""
@@ -589,7 +590,7 @@ class Tables(Lowering):
         }
         shared = None if self.shared is None else frozenset[int]()
         for _ in system.definitions:
-            inner = Tables(self.world, self.real, self.room, shared, self.naming)
+            inner = Tables(self.world, self.real, self.capacity, shared, self.naming)
             inner.memo.update(fixed)
             inner.factors, inner.positions = self.factors, self.positions
             inner.fixpoints = {**self.fixpoints, id(system): current}

@@ -273,7 +273,7 @@ class ObservationDecl(Part):
     def column_type(self, i: int) -> Type:
         """The type of what is observed in column i: one that holds the values of all branches."""
         if self.value is not None:
-            return self.said(i).type
+            return self.constant(i).type
         type_: Type | None = self.branches[0].values[i].type
         for branch in self.branches[1:]:
             type_ = join(type_, branch.values[i].type) if type_ is not None else None
@@ -281,8 +281,8 @@ class ObservationDecl(Part):
             raise NesymmError(f"the values of {self.name} have no common type")
         return type_
 
-    def said(self, i: int) -> Expr:
-        """The constant that is observed in column i; of a vector, a list is said."""
+    def constant(self, i: int) -> Expr:
+        """The constant that is observed in column i; of a vector, a list."""
         value = self.value[i]
         vector = isinstance(self.branches[0].values[i].type, Tensor)
         return as_expr(as_tensor(value) if vector else value)

@@ -32,8 +32,8 @@ def _forward(tables: Tables, weights: jax.Array) -> tuple[jax.Array, Any]:
     return roots, (tables, roots, literals, values)
 
 
-def _backward(saved: Any, cotangents: jax.Array) -> tuple[None, jax.Array]:
-    tables, roots, literals, values = saved
+def _backward(checkpointed: Any, cotangents: jax.Array) -> tuple[None, jax.Array]:
+    tables, roots, literals, values = checkpointed
     # Where a root is impossible, its value is -inf whatever the weights do.
     flows = jnp.where(roots > -jnp.inf, cotangents, 0)
     return None, queries.posterior(jnp, jax_passes, tables, literals, values, flows)

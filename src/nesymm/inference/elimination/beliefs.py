@@ -12,7 +12,7 @@ from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import safe_log
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, cells, choices
-from nesymm.inference.elimination.factors import Room, add
+from nesymm.inference.elimination.factors import Capacity, add
 from nesymm.inference.named import Named, apply, expand, union
 
 Partition = tuple[frozenset[Choice], ...]
@@ -38,10 +38,10 @@ def merge(a: Partition, b: Partition) -> Partition:
     return tuple(sorted((frozenset(g) for g in groups), key=lambda s: sorted(map(repr, s))))
 
 
-def regroup(beliefs: Sequence[Named], partition: Partition, room: Room) -> list[Named]:
+def regroup(beliefs: Sequence[Named], partition: Partition, capacity: Capacity) -> list[Named]:
     out = []
     for part in partition:
-        room.refuse((*sorted(part, key=repr), BATCH, PARTICLE))
+        capacity.refuse((*sorted(part, key=repr), BATCH, PARTICLE))
         mine = [b for b in beliefs if set(choices(b.dims)) & part]
         table = add(jnp, mine)
         dims = (
@@ -66,7 +66,7 @@ def scatter(
     table: Named,
     targets: list[tuple[Choice, Named]],
     gone: list[Choice],
-    room: Room,
+    capacity: Capacity,
     best: bool = False,
 ) -> Named:
     """Sum a log-table over the choices in `gone`, each cell into its place in the targets.
@@ -81,13 +81,13 @@ def scatter(
     for new, position in targets:
         index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, position)
     total_size = cells(news)
-    room.refuse((*news, *kept))
-    lined = expand(jnp, table, (*gone, *kept))
+    capacity.refuse((*news, *kept))
+    aligned = expand(jnp, table, (*gone, *kept))
     where = expand(jnp, index, (*gone, *kept))
     # Previous choices that the place depends on stay apart, though the mass is the same.
-    shape = jnp.broadcast_shapes(lined.shape, where.shape, (*sizes, *(1,) * len(kept)))
+    shape = jnp.broadcast_shapes(aligned.shape, where.shape, (*sizes, *(1,) * len(kept)))
     rows = cells(tuple(gone))
-    flat = jnp.broadcast_to(lined, shape).reshape(rows, *shape[len(gone) :])
+    flat = jnp.broadcast_to(aligned, shape).reshape(rows, *shape[len(gone) :])
     if set(index.dims) <= set(gone):
         at: Any = jnp.broadcast_to(where, (*sizes, *(1,) * len(kept))).reshape(rows)
     else:

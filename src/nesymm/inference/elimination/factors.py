@@ -99,7 +99,7 @@ def by_some_naming(attempt: Callable[[Naming], Any], namings: Iterable[Naming] =
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """How large a table may be: in cells, and in bytes for so many sequences and particles."""
 
     cells: int = MAX_CELLS
@@ -131,7 +131,7 @@ _SMALL = 256
 
 
 def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
-    """log Σ exp; -inf (with slope 0) where there is nothing to sum."""
+    """log Σ exp; -inf (with gradient 0) where there is nothing to sum."""
     axes = [axis] if isinstance(axis, int) else list(axis)
     if is_jax(array) and len(axes) == 1 and array.shape[axes[0]] <= _WRITTEN_OUT:
         return _written_logsumexp(array, axes[0])
@@ -162,12 +162,12 @@ def _written_logsumexp(array: Any, axis: int) -> Any:
 @_written_logsumexp.defjvp
 def _(axis: int, primals: Any, tangents: Any) -> Any:
     # Term by term, the way back would be one sum of padded arrays for each.
-    (array,), (slope,) = primals, tangents
+    (array,), (gradient,) = primals, tangents
     total = _written_logsumexp(array, axis)
     some = jnp.isfinite(total)
     share = jnp.exp(array - jnp.expand_dims(jnp.where(some, total, 0.0), axis))
     share = jnp.where(jnp.expand_dims(some, axis), share, 0.0)
-    return total, jnp.sum(share * slope, axis)
+    return total, jnp.sum(share * gradient, axis)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -189,7 +189,7 @@ def log_add(a: Any, b: Any) -> Any:
     return logsumexp(jnp, jnp.stack(jnp.broadcast_arrays(a, b)), 0)
 
 
-ROOM = Room()
+ROOM = Capacity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def eliminate(
     factors: Sequence[Named],
     keep: frozenset[Choice] = frozenset(),
     sum_: Sum = logsumexp,
-    room: Room = ROOM,
+    capacity: Capacity = ROOM,
     first: frozenset[Choice] = frozenset(),
     plain: bool = False,
 ) -> Eliminated:
@@ -274,7 +274,7 @@ def eliminate(
             mine = [f for f in live if together & set(choices(f.dims))]
             live = [f for f in live if not together & set(choices(f.dims))]
             table = add(jnp, [_close(jnp, f, dim.plates) for f in mine])
-            room.refuse(table.dims)
+            capacity.refuse(table.dims)
             parts = tuple(sorted(together, key=repr))
             tree = Tree(parts, tuple(ties[p].whole for p in parts), ties[dim].axis, table)
             out.joined.append(tree)
@@ -284,7 +284,7 @@ def eliminate(
         mine = [_close(jnp, f, dim.plates) for f in live if dim in f.dims]
         live = [f for f in live if dim not in f.dims]
         reached = union(f.dims for f in mine)
-        room.refuse(reached)
+        capacity.refuse(reached)
         table = add(jnp, mine, plain)
         out.joined.append((dim, table))
         left = reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim])
@@ -471,7 +471,7 @@ def select(
     return Named(indexed(table.array, index), dims)
 
 
-# Up to this size, picking by comparison beats a gather, and its slope needs no scatter.
+# Up to this size, picking by comparison beats a gather, and its gradient needs no scatter.
 _COMPARED = 64
 
 

@@ -20,7 +20,7 @@ from nesymm.inference.elimination.beliefs import maximum, scatter
 from nesymm.inference.elimination.choices import Choice, cells, choices
 from nesymm.inference.elimination.factors import (
     ROOM,
-    Room,
+    Capacity,
     Sum,
     add,
     logsumexp,
@@ -46,7 +46,7 @@ def sum_out(
     factors: Iterable[Named],
     targets: Iterable[Target] = (),
     keep: frozenset[Choice] = frozenset(),
-    room: Room = ROOM,
+    capacity: Capacity = ROOM,
     sum_: Sum = logsumexp,
     inner: Iterable[Target] = (),
 ) -> tuple[Named, list[Named]]:
@@ -67,10 +67,10 @@ def sum_out(
         mine = [f for f in live if dim in f.dims]
         moved = [t for t in waiting if dim in t.index.dims]
         dims = union([*(f.dims for f in mine), *(t.index.dims for t in moved)])
-        room.refuse(dims)
+        capacity.refuse(dims)
         table = add(xp, mine)
         if moved:
-            left = _move(Named(expand(xp, table, dims), dims), moved, dim, room, sum_)
+            left = _move(Named(expand(xp, table, dims), dims), moved, dim, capacity, sum_)
         else:
             left = reduce(xp, lambda a, axis: sum_(xp, a, axis), table, [dim])
         live = [f for f in live if dim not in f.dims]
@@ -122,13 +122,15 @@ def _renamed(
     return live, [Target(names.get(t.new, t.new), t.index.rename(names)) for t in rest]
 
 
-def _move(table: Named, targets: list[Target], gone: Choice, room: Room, sum_: Sum) -> Named:
+def _move(
+    table: Named, targets: list[Target], gone: Choice, capacity: Capacity, sum_: Sum
+) -> Named:
     """Sum a choice out, each cell of the table into its place in the targets."""
     news = tuple(t.new for t in targets)
-    room.refuse((*news, *(d for d in table.dims if d != gone)))
+    capacity.refuse((*news, *(d for d in table.dims if d != gone)))
     if cells(table.dims) * cells(news) > _COMPARED and not set(news) & set(table.dims):
         pairs = [(t.new, t.index) for t in targets]
-        return scatter(table, pairs, [gone], room, sum_ is maximum)
+        return scatter(table, pairs, [gone], capacity, sum_ is maximum)
     for target in targets:
         here = apply(xp, xp.equal, Named(np.arange(target.new.size), (target.new,)), target.index)
         table = apply(xp, lambda h, x: xp.where(h, x, -np.inf), here, table)

@@ -54,16 +54,16 @@ def substitute_observed(step: StepProgram) -> StepProgram:
     owners: dict[Expr, ObservationDecl] = {}
     for observation in step.observations:
         for rv, (i, where) in _observed_variables(step, observation).items():
-            told = observed_value(observation, i)
+            seen = observed_value(observation, i)
             if rv not in given:
                 owners[rv] = observation
-                given[rv] = told
+                given[rv] = seen
                 if where is not TRUE:
                     # Elsewhere it is another variable that has this value.
                     free = _unobserved(step.variable(rv.data), where, observation)
                     unobserved.append(free)
                     given[rv] = case(
-                        [(where, told), (TRUE, make("rv", rv.args, free.name, rv.type))]
+                        [(where, seen), (TRUE, make("rv", rv.args, free.name, rv.type))]
                     )
             elif given[rv].op == "case" or where is not TRUE:
                 _refuse(observation, f"{rv.data} is observed twice, and not always")
@@ -136,7 +136,7 @@ def observed_value(observation: ObservationDecl, i: int) -> Expr:
     """What an observation says of its i-th value."""
     if observation.value is None:
         return make("input", (), (observation.name, i), observation.column_type(i))
-    return observation.said(i)
+    return observation.constant(i)
 
 
 def eliminate(step: StepProgram) -> StepProgram:

@@ -49,9 +49,9 @@ class Posterior:
         self.stderr = dict(stderr or {})
 
     def __repr__(self) -> str:
-        told = [f"{name}: {p:.6g}" for name, p in self.queries.items()]
-        more = f", … ({len(told)})" if len(told) > _SHOWN else ""
-        return f"Posterior({', '.join(told[:_SHOWN])}{more}; {self.method})"
+        shown = [f"{name}: {p:.6g}" for name, p in self.queries.items()]
+        more = f", … ({len(shown)})" if len(shown) > _SHOWN else ""
+        return f"Posterior({', '.join(shown[:_SHOWN])}{more}; {self.method})"
 
     def probability(self, query: str) -> float:
         """The probability of a query, by the name under which it is listed."""

@@ -62,14 +62,14 @@ class Problem:
             raise ValueError("this is for programs without time")
         self._given_step = step
         # What data could say but does not is not known.
-        told = [
+        evidence = [
             o
             for o in step.observations
             if (o.value is not None or o.name in observed) and not o.of_nothing
         ]
         # Guides are for the filters: here nothing is drawn from them.
         variables = tuple(replace(v, guides=()) for v in step.variables)
-        step = at_start(replace(step, observations=tuple(told), variables=variables))
+        step = at_start(replace(step, observations=tuple(evidence), variables=variables))
         self.step = watch_sampled(eliminate(substitute_observed(step)))
         self.observed = observed
         self.encoding = Encoding(self.step, worlds=worlds)
@@ -163,11 +163,11 @@ class Problem:
         if not observation.is_value:
             holds = encoding.truth(observation.holds)
             if observation.value is None:
-                said = encoding.leaf(make("input", (), (observation.name, 0), BOOL))
+                observed = encoding.leaf(make("input", (), (observation.name, 0), BOOL))
                 same = formula.or_(
                     [
-                        formula.and_([holds, said]),
-                        formula.and_([formula.not_(holds), formula.not_(said)]),
+                        formula.and_([holds, observed]),
+                        formula.and_([formula.not_(holds), formula.not_(observed)]),
                     ]
                 )
                 return same, formula.false, formula.true
@@ -184,10 +184,10 @@ class Problem:
             here = [where]
             by_density = False
             for i, value in enumerate(branch.values):
-                told = observed_value(observation, i)
+                seen = observed_value(observation, i)
                 if value.op == "rv" and not encoding.variables[value.data].finite:
                     variable = encoding.variables[value.data]
-                    on, off = encoding.weigh(variable, (), told, where)
+                    on, off = encoding.weigh(variable, (), seen, where)
                     ignored.append(off)
                     if isinstance(variable.type, Int):
                         masses.append(on)
@@ -196,7 +196,7 @@ class Problem:
                         weighed.append(on)
                         unweighed.append(off)
                 else:
-                    here.append(encoding.truth(eq(value, told)))
+                    here.append(encoding.truth(eq(value, seen)))
             (densities if by_density else points).append(formula.and_(here))
         return (
             formula.and_([formula.or_(points), *masses, *unweighed]),

@@ -140,8 +140,8 @@ class Weights:
         dims = union(p.dims for p in pieces)
         arrays = [expand(jnp, p, dims) for p in pieces]
         lead = jnp.broadcast_shapes(*(a.shape[:-1] for a in arrays))
-        wide = [jnp.broadcast_to(a, (*lead, a.shape[-1])) for a in arrays]
-        return Named(jnp.concatenate(wide, axis=-1), dims)
+        full = [jnp.broadcast_to(a, (*lead, a.shape[-1])) for a in arrays]
+        return Named(jnp.concatenate(full, axis=-1), dims)
 
 
 def _size(source: Source) -> int:
