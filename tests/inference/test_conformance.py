@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from interpreter import RunError
+from pages import definitions
 from random_programs import Case, temporal
 from reference import Impossible
 
@@ -210,11 +211,17 @@ def unbiased(found: Filtered, expected: reference.Result) -> None:
         assert (abs(ratio - row) < 4 * error + rare).all(), name
 
 
-METHODS: tuple[Method, ...] = tuple(
-    kind(particles=PARTICLES, resampling=scheme, resample_below=below)
-    for kind in (RaoBlackwellised, Bootstrap)
-    for scheme in ("systematic", "multinomial", "stratified", "residual")
-    for below in ("always", 0.5, 0)
+# docs/extending.md adds a scheme and an engine.
+ADDED = definitions("extending.md")
+METHODS: tuple[Method, ...] = (
+    *(
+        kind(particles=PARTICLES, resampling=scheme, resample_below=below)
+        for kind in (RaoBlackwellised, Bootstrap)
+        for scheme in ("systematic", "multinomial", "stratified", "residual")
+        for below in ("always", 0.5, 0)
+    ),
+    RaoBlackwellised(particles=PARTICLES, resampling=ADDED["killing"], resample_below="always"),
+    ADDED["SoftResampling"](particles=PARTICLES),
 )
 
 
@@ -342,6 +349,7 @@ FEW = (
     Bootstrap(particles=PARTICLES, resampling="multinomial", resample_below="always"),
     Bootstrap(particles=PARTICLES, resampling="stratified", resample_below="always"),
     Bootstrap(particles=PARTICLES, resample_below=0),
+    *METHODS[-2:],  # those of docs/extending.md
 )
 
 
@@ -354,7 +362,7 @@ def test_the_program_with_everything(kind: Any) -> None:
 @pytest.mark.parametrize(
     "method",
     [m if m in FEW else pytest.param(m, marks=pytest.mark.slow) for m in METHODS],
-    ids=str,
+    ids=lambda m: re.sub(r"<function (\w+) .*?>", r"\1", str(m)),
 )
 def test_every_scheme_and_threshold(method: Method) -> None:
     particles_agree(WEATHER, method)
