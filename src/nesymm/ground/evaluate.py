@@ -10,6 +10,7 @@ from typing import Any
 from nesymm.errors import Span, fail
 from nesymm.ir.algebra import is_const
 from nesymm.ir.arithmetic import NotANumber, arithmetic, compute
+from nesymm.ir.axes import position
 from nesymm.ir.expr import TIME, Axis, Expr, make
 from nesymm.ir.step import InputDecl, Parameter
 from nesymm.ir.symbols import CondList, as_expr
@@ -174,6 +175,9 @@ class Evaluator:
                 value = self.value(arg, span, timed)
                 if type(value) is tuple:
                     stack.extend(reversed(value))
+                    continue
+                if isinstance(value, Expr) and isinstance(value.type, Enum):
+                    yield position(value)
                     continue
                 if isinstance(value, Expr) or type(value) in (int, float):
                     yield as_expr(value)

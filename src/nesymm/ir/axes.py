@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -21,8 +22,8 @@ from nesymm.ir.algebra import (
     within,
 )
 from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic, number
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Substitution, in_order, make, rewrite
-from nesymm.ir.types import BOOL, Bool, Int, Real, Type, domain, join
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Substitution, Table, in_order, make, rewrite
+from nesymm.ir.types import BOOL, Bool, Enum, Int, Real, Type, domain, join
 
 # ---------------------------------------------------------------- choice
 
@@ -196,6 +197,21 @@ def lookup(table: Any, *keys: Expr) -> Expr:
     if type_ is None:
         raise TypeError("the entries of a table have no common type")
     return make("lookup", keys, table, BOOL if isinstance(types[0], Bool) else type_)
+
+
+@cache
+def _positions(type_: Enum) -> Table:
+    return Table("position", (type_,), {(v,): i for i, v in enumerate(type_.values)})
+
+
+def position(term: Expr) -> Expr:
+    """Where a term stands in its domain, as networks read it: 0, 1, …
+
+    It is a number of its own, since an expression may get a narrower domain later: in one world, or
+    at the first step.
+    """
+    assert isinstance(term.type, Enum)
+    return lookup(_positions(term.type), term)
 
 
 # ---------------------------------------------------------------- places along axes
