@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from pages import run_commands
 
 import nesymm
 from examples.tutorial import notebook
@@ -122,3 +124,14 @@ def test_the_data_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "larger": ["go", "in_12", "light"],
         "plan": ["go", "light"],
     }
+
+
+@pytest.mark.slow
+def test_the_commands(tmp_path: Path) -> None:
+    shutil.copytree(
+        FOLDER, tmp_path / "examples" / "tutorial", ignore=shutil.ignore_patterns("out")
+    )
+    run_commands("tutorial.md", tmp_path)
+    out = tmp_path / "examples" / "tutorial" / "out"
+    assert (out / "courses.png").exists()
+    assert nesymm.load(out / "corridor" / "model.safetensors").parameters["slips"] > 0.2
