@@ -17,6 +17,13 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.arrays import is_jax, stop_gradient
+from nesymm.inference.tails import (
+    log1m_exp,
+    log_betainc,
+    log_difference,
+    log_gammainc,
+    log_gammaincc,
+)
 from nesymm.ir.expr import Expr
 from nesymm.language.families import FAMILIES, Family
 
@@ -173,6 +180,8 @@ def log_masses(
                 rest = rest + stop_gradient(xp.maximum(rest, 0.0) - rest)
                 ps = xp.concatenate([ps, rest], axis=-1)
             return _logs(xp, ps * 1.0, edges)
+        case "intervals":
+            return xp.stack(xp.broadcast_arrays(*params[0]), axis=-1)
         case "categorical" if neural:
             rank = _rank(params[0], outcomes, network)
             logits = params[0].reshape((*params[0].shape[: params[0].ndim - rank], -1))
@@ -290,8 +299,9 @@ def _whole_from_0(xp: Any, x: Array) -> Array:
 
 
 def _laplace(xp: Any, z: Array) -> Array:
-    tail = 0.5 * xp.exp(-xp.abs(z))
-    return xp.where(z < 0, tail, 1 - tail)
+    """log P(Z <= z)."""
+    tail = -xp.abs(z) - math.log(2)
+    return xp.where(z < 0, tail, log1m_exp(xp, tail))
 
 
 def _log_of(xp: Any, x: Array) -> Array:
@@ -308,16 +318,17 @@ class Density:
 
     `log(xp, sp, x, *parameters)` is the log-density of a value (the log-mass of a whole number),
     and `distribution(*parameters)` draws: it is NumPyro's, by name or by a function.
-    `below` and `above` are P(X <= x) and P(X > x) (near 0 the one is precise where 1 minus the
-    other is not); without them, questions about intervals are answered by sampling. A
+    `log_below` and `log_above` are log P(X <= x) and log P(X > x) (far out, where the one is next
+    to nothing, the other does not tell); without them, questions about intervals are answered by
+    sampling. A
     `reparameterised` draw has gradients with respect to the parameters. `by_logit` is the
     log-density by the logit of the one parameter, a probability, as a network gives it.
     """
 
     log: Callable[..., Array]
     distribution: str | Callable[..., Any] | None
-    below: Callable[..., Array] | None = None
-    above: Callable[..., Array] | None = None
+    log_below: Callable[..., Array] | None = None
+    log_above: Callable[..., Array] | None = None
     reparameterised: bool = True
     by_logit: Callable[..., Array] | None = None
 
@@ -326,22 +337,22 @@ DENSITIES: dict[str, Density] = {
     "normal": Density(
         _normal,
         "Normal",
-        below=lambda xp, sp, x, m, s: sp.ndtr((x - m) / s),
-        above=lambda xp, sp, x, m, s: sp.ndtr((m - x) / s),
+        log_below=lambda xp, sp, x, m, s: sp.log_ndtr((x - m) / s),
+        log_above=lambda xp, sp, x, m, s: sp.log_ndtr((m - x) / s),
     ),
     "uniform": Density(
         lambda xp, sp, x, a, b: _where(
             xp, (x >= a) & (x <= b), -xp.log(xp.where(b > a, b - a, 1.0))
         ),
         "Uniform",
-        below=lambda xp, sp, x, a, b: xp.clip((x - a) / (b - a), 0.0, 1.0),
-        above=lambda xp, sp, x, a, b: xp.clip((b - x) / (b - a), 0.0, 1.0),
+        log_below=lambda xp, sp, x, a, b: safe_log(xp, xp.clip((x - a) / (b - a), 0.0, 1.0)),
+        log_above=lambda xp, sp, x, a, b: safe_log(xp, xp.clip((b - x) / (b - a), 0.0, 1.0)),
     ),
     "exponential": Density(
         lambda xp, sp, x, r: _where(xp, x >= 0, xp.log(r * 1.0) - r * x),
         "Exponential",
-        below=lambda xp, sp, x, r: -xp.expm1(-r * xp.maximum(x, 0.0)),
-        above=lambda xp, sp, x, r: xp.exp(-r * xp.maximum(x, 0.0)),
+        log_below=lambda xp, sp, x, r: log1m_exp(xp, -r * xp.maximum(x, 0.0)),
+        log_above=lambda xp, sp, x, r: -r * xp.maximum(x, 0.0),
     ),
     "gamma": Density(
         lambda xp, sp, x, a, r: _where(
@@ -350,8 +361,8 @@ DENSITIES: dict[str, Density] = {
             sp.xlogy(a, r) + (a - 1) * _log_of(xp, x) - r * x - sp.gammaln(a),
         ),
         "Gamma",
-        below=lambda xp, sp, x, a, r: sp.gammainc(a * 1.0, r * xp.maximum(x, 0.0)),
-        above=lambda xp, sp, x, a, r: sp.gammaincc(a * 1.0, r * xp.maximum(x, 0.0)),
+        log_below=lambda xp, sp, x, a, r: log_gammainc(xp, sp, a * 1.0, r * x),
+        log_above=lambda xp, sp, x, a, r: log_gammaincc(xp, sp, a * 1.0, r * x),
     ),
     "beta": Density(
         lambda xp, sp, x, a, b: _where(
@@ -362,22 +373,28 @@ DENSITIES: dict[str, Density] = {
             - _log_beta(xp, sp, a, b),
         ),
         "Beta",
-        below=lambda xp, sp, x, a, b: sp.betainc(a * 1.0, b * 1.0, xp.clip(x, 0.0, 1.0)),
-        above=lambda xp, sp, x, a, b: sp.betainc(b * 1.0, a * 1.0, 1 - xp.clip(x, 0.0, 1.0)),
+        log_below=lambda xp, sp, x, a, b: log_betainc(
+            xp, sp, a * 1.0, b * 1.0, x * 1.0, xp.log1p(-_unit(xp, x))
+        ),
+        log_above=lambda xp, sp, x, a, b: log_betainc(
+            xp, sp, b * 1.0, a * 1.0, 1.0 - x, xp.log(_unit(xp, x))
+        ),
     ),
     "laplace": Density(
         lambda xp, sp, x, m, s: -xp.abs(x - m) / s - xp.log(2.0 * s),
         "Laplace",
-        below=lambda xp, sp, x, m, s: _laplace(xp, (x - m) / s),
-        above=lambda xp, sp, x, m, s: _laplace(xp, (m - x) / s),
+        log_below=lambda xp, sp, x, m, s: _laplace(xp, (x - m) / s),
+        log_above=lambda xp, sp, x, m, s: _laplace(xp, (m - x) / s),
     ),
     "lognormal": Density(
         lambda xp, sp, x, m, s: _where(
             xp, x > 0, _normal(xp, sp, _log_of(xp, x), m, s) - _log_of(xp, x)
         ),
         "LogNormal",
-        below=lambda xp, sp, x, m, s: xp.where(x > 0, sp.ndtr((_log_of(xp, x) - m) / s), 0.0),
-        above=lambda xp, sp, x, m, s: xp.where(x > 0, sp.ndtr((m - _log_of(xp, x)) / s), 1.0),
+        log_below=lambda xp, sp, x, m, s: _where(xp, x > 0, sp.log_ndtr((_log_of(xp, x) - m) / s)),
+        log_above=lambda xp, sp, x, m, s: xp.where(
+            x > 0, sp.log_ndtr((m - _log_of(xp, x)) / s), 0.0
+        ),
     ),
     "student_t": Density(
         lambda xp, sp, x, df, m, s: _student_t(xp, sp, (x - m) / s, df) - xp.log(s * 1.0),
@@ -389,19 +406,21 @@ DENSITIES: dict[str, Density] = {
             xp, _whole(xp, x), sp.xlogy(x * 1.0, r) - r - sp.gammaln(x + 1.0)
         ),
         "Poisson",
-        below=lambda xp, sp, x, r: xp.where(
-            x >= 0, sp.gammaincc(_whole_from_0(xp, x), r * 1.0), 0.0
+        log_below=lambda xp, sp, x, r: _where(
+            xp, x >= 0, log_gammaincc(xp, sp, _whole_from_0(xp, x), r * 1.0)
         ),
-        above=lambda xp, sp, x, r: xp.where(
-            x >= 0, sp.gammainc(_whole_from_0(xp, x), r * 1.0), 1.0
+        log_above=lambda xp, sp, x, r: xp.where(
+            x >= 0, log_gammainc(xp, sp, _whole_from_0(xp, x), r * 1.0), 0.0
         ),
         reparameterised=False,
     ),
     "geometric": Density(
         lambda xp, sp, x, p: _where(xp, _whole(xp, x), sp.xlog1py(x * 1.0, -p) + xp.log(p)),
         "Geometric",
-        below=lambda xp, sp, x, p: xp.where(x >= 0, 1 - (1 - p) ** _whole_from_0(xp, x), 0.0),
-        above=lambda xp, sp, x, p: xp.where(x >= 0, (1 - p) ** _whole_from_0(xp, x), 1.0),
+        log_below=lambda xp, sp, x, p: _where(
+            xp, x >= 0, log1m_exp(xp, sp.xlog1py(_whole_from_0(xp, x), -p))
+        ),
+        log_above=lambda xp, sp, x, p: xp.where(x >= 0, sp.xlog1py(_whole_from_0(xp, x), -p), 0.0),
         reparameterised=False,
         by_logit=lambda xp, sp, x, logit: _where(
             xp, _whole(xp, x), x * log_chances(xp, logit)[0] + log_chances(xp, logit)[1]
@@ -423,8 +442,8 @@ def add_family(family: Family, density: Density) -> None:
             f"{family.name}: expected one constraint for each of its "
             f"{len(family.params)} parameters, received {len(family.constraints)}"
         )
-    if (density.below is None) != (density.above is None):
-        raise NesymmError(f"{family.name}: expected both `below` and `above`, or neither")
+    if (density.log_below is None) != (density.log_above is None):
+        raise NesymmError(f"{family.name}: expected both `log_below` and `log_above`, or neither")
     FAMILIES[family.name] = family
     DENSITIES[family.name] = density
 
@@ -448,17 +467,20 @@ def make_distribution(family: str, params: list[Any]) -> Any:
     return getattr(dist, make)(*params, validate_args=False)
 
 
-def interval_mass(
+def log_interval(
     xp: Any, family: str, params: tuple, low: Array | None, high: Array | None
 ) -> Array:
-    """P(low < X <= high); an end that is None is open."""
+    """log P(low < X <= high); an end that is None is open."""
     known = DENSITIES[family]
-    assert known.below is not None and known.above is not None
-    sp, below, above = special(xp), known.below, known.above
+    assert known.log_below is not None and known.log_above is not None
+    sp, below, above = special(xp), known.log_below, known.log_above
     if low is None:
-        return 1.0 if high is None else below(xp, sp, high, *params)
+        return 0.0 if high is None else below(xp, sp, high, *params)
     if high is None:
         return above(xp, sp, low, *params)
-    left = below(xp, sp, high, *params) - below(xp, sp, low, *params)
-    right = above(xp, sp, low, *params) - above(xp, sp, high, *params)
-    return xp.where(below(xp, sp, low, *params) < 0.5, left, right)
+    first, second = below(xp, sp, low, *params), above(xp, sp, low, *params)
+    # The tail that is small at the lower end is the precise one.
+    left = first < second
+    large = xp.where(left, below(xp, sp, high, *params), second)
+    small = xp.where(left, first, above(xp, sp, high, *params))
+    return log_difference(xp, large, small)

@@ -15,7 +15,8 @@ from nesymm.inference.data import Sequences
 from nesymm.inference.devices import check_device
 from nesymm.inference.engine import AS_ASKED, Engine, Method
 from nesymm.inference.forward import ExactFilter
-from nesymm.inference.methods import ExactForward
+from nesymm.inference.intervals import eliminate
+from nesymm.inference.methods import Bootstrap, ExactForward
 from nesymm.inference.observable import check_observations
 from nesymm.ir.passes.bounds import watched
 from nesymm.ir.step import StepProgram
@@ -44,30 +45,40 @@ class Engines:
         found: T = self._made[form]
         return found
 
-    def program(self, steps: int, bits: int | None = None) -> StepProgram:
+    def program(self, steps: int, bits: int | None = None, drawn: bool = True) -> StepProgram:
         """The program for so many steps, which says where numbers grow too large for their bits
-        (those of JAX, unless they are given)."""
+        (those of JAX, unless they are given). Where nobody asks what was `drawn`, variables that
+        are only compared are the numbers of their intervals."""
         bits = bits or jnp.zeros((), int).dtype.itemsize * 8
-        return self.kept(("program", bits, steps), lambda: watched(self.step, bits, steps))
 
-    def choose(self, sequences: Sequences) -> Engine:
-        """The engine for data like these."""
+        def make() -> StepProgram:
+            return watched(self.step if drawn else eliminate(self.step), bits, steps)
+
+        return self.kept(("program", bits, steps, drawn), make)
+
+    def choose(self, sequences: Sequences, drawn: bool = False) -> Engine:
+        """The engine for data like these; `drawn` where it is asked for what it draws."""
         real = jnp.zeros(()).dtype
         check_device(real)
         check_observations(self.step, sequences)
-        key: tuple = (sequences.complete, sequences.observed, sequences.steps, real)
+        # A bootstrap filter draws everything.
+        drawn = drawn or isinstance(self.method, Bootstrap)
+        key: tuple = (sequences.complete, sequences.observed, sequences.steps, real, drawn)
         if isinstance(self.method, Auto):
             # A batch may be so large that its tables are too large together.
             key += (sequences.batch,)
 
         def make() -> Engine:
-            return self.method.engine(self.program(sequences.steps), sequences, real)
+            program = self.program(sequences.steps, drawn=drawn)
+            return self.method.engine(program, sequences, real)
 
         return self.kept(("engine", *key), make)
 
     # ------------------------------------------------------------ by NumPy
 
-    def at_once(self, sequences: Sequences, best: bool = False) -> ExactFilter | None:
+    def at_once(
+        self, sequences: Sequences, best: bool = False, drawn: bool = False
+    ) -> ExactFilter | None:
         """Exact inference by NumPy, for where that is quicker than compiling; else None."""
         size = sequences.batch * sequences.steps
         if not isinstance(self.method, ExactForward | Auto) or self.step.networks:
@@ -75,7 +86,7 @@ class Engines:
         if size > _AT_ONCE or sequences.steps > _STEPS_AT_ONCE:
             return None
         check_observations(self.step, sequences)
-        return self._by_numpy(sequences, latches=False, best=best)
+        return self._by_numpy(sequences, latches=False, best=best, drawn=drawn)
 
     def stepwise(self, engine: Engine, sequences: Sequences) -> ExactFilter | None:
         """The same engine by NumPy, for a stream of steps that are small enough; else None."""
@@ -84,14 +95,14 @@ class Engines:
         return self._by_numpy(replace(sequences, steps=1 << 30), latches=True)
 
     def _by_numpy(
-        self, sequences: Sequences, latches: bool, best: bool = False
+        self, sequences: Sequences, latches: bool, best: bool = False, drawn: bool = False
     ) -> ExactFilter | None:
         given, steps = sequences.complete, sequences.steps
         limit = _CELLS_AT_ONCE // sequences.batch
-        key = ("by numpy", given, sequences.observed, steps, limit, latches, best)
+        key = ("by numpy", given, sequences.observed, steps, limit, latches, best, drawn)
 
         def make() -> ExactFilter:
-            program, real = self.program(steps, 64), np.dtype(float)
+            program, real = self.program(steps, 64, drawn), np.dtype(float)
             made = ExactFilter(program, given, real, steps, limit=limit, best=best, latches=latches)
             made.reason = SMALL if isinstance(self.method, Auto) else AS_ASKED
             return made

@@ -385,7 +385,7 @@ class Filter:
         if not isinstance(count, int | np.integer) or count < 1:
             raise NesymmError(f"count: expected at least 1, received {count}")
         sequences = prepare(self.step, request.data, request.steps)
-        engine = self.engines.choose(sequences)
+        engine = self.engines.choose(sequences, drawn=True)
         if best and not engine.exact:
             raise NesymmError("the most probable trajectory needs exact inference")
         engine, traced = self._traced(engine, sequences, count, request, best)
@@ -403,7 +403,7 @@ class Filter:
         """Values of everything along trajectories, and by which engine they were drawn."""
         if isinstance(engine, ExactFilter):
             # Nobody asks the queries here, so that nothing has to be remembered for them.
-            at_once = self.engines.at_once(sequences, best)
+            at_once = self.engines.at_once(sequences, best, drawn=True)
             if at_once is not None:
                 at_once = _silent(at_once)
                 try:

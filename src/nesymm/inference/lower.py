@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nesymm.inference.arrays import indexed
-from nesymm.inference.densities import constrain, interval_mass, sound
+from nesymm.inference.densities import constrain, log_interval, sound
 from nesymm.inference.named import Named, apply, expand, reduce, take, union
 from nesymm.ir.expr import Axis, Expr, Table, postorder
 from nesymm.ir.types import Bool, Enum, Int, Real, Tensor, Type, domain, join
@@ -87,8 +87,8 @@ class Lowering:
                 return Named(constrain(xp, "unit", args[0].array), args[0].dims)
             case "softplus":
                 return Named(constrain(xp, "positive", args[0].array), args[0].dims)
-            case "mass":
-                return apply(xp, lambda *a: self._mass(expr, a), *args)
+            case "log_mass":
+                return apply(xp, lambda *a: self._log_mass(expr, a), *args)
             case "vector":
                 return self._vector(expr, args)
             case "item":
@@ -119,13 +119,13 @@ class Lowering:
         aligned = [expand(self.xp, a, dims).astype(self.real) for a in args]
         return Named(self.xp.stack(self.xp.broadcast_arrays(*aligned), len(dims)), dims)
 
-    def _mass(self, expr: Expr, arrays: tuple[Any, ...]) -> Any:
-        """The probability that a variable lies between two ends, of which one may be open."""
+    def _log_mass(self, expr: Expr, arrays: tuple[Any, ...]) -> Any:
+        """The log-probability that a variable lies between two ends, of which one may be open."""
         family, closed = expr.data
         ends = iter(arrays[: sum(closed)])
         low, high = (next(ends) if known else None for known in closed)
         params = sound(self.xp, family, arrays[sum(closed) :])
-        return interval_mass(self.xp, family, params, low, high)
+        return log_interval(self.xp, family, params, low, high)
 
     def nothing(self, type_: Type) -> Named:
         """A value of a type, where it does not matter which."""

@@ -29,7 +29,7 @@ from nesymm.ir.step import Param, Proposal, RandomVariable
 from nesymm.language.families import FAMILIES
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
-_HARMLESS = {"unit": 0.5, "simplex": 0.5, "positive": 1.0, "real": 0.0, "fixed": 1.0}
+_HARMLESS = {"unit": 0.5, "simplex": 0.5, "positive": 1.0, "real": 0.0, "fixed": 1.0, "log": 0.0}
 
 
 def masses(
@@ -89,7 +89,8 @@ def _masses(
         dims = whole.dims
     else:
         families = FAMILIES.get(variable.family)
-        limits = families.constraints if families else ("simplex",)
+        by_log = variable.family == "intervals"
+        limits = families.constraints if families else ("log" if by_log else "simplex",)
         flat_params: list[Named] = []
         for limit, param in zip(limits, params, strict=False):
             for e in param if isinstance(param, tuple) else (param,):
@@ -98,12 +99,12 @@ def _masses(
                     unknown += _unknown(e, value)
                 if guarded:
                     # Not by the guard, which may depend on much: the table stays small.
-                    ok = jnp.isfinite(value.array)
+                    ok = ~jnp.isnan(value.array) if by_log else jnp.isfinite(value.array)
                     value = Named(jnp.where(ok, value.array, _HARMLESS[limit]), value.dims)
                 flat_params.append(value)
         dims = union(v.dims for v in flat_params)
         aligned = [expand(jnp, v, dims) for v in flat_params]
-        if variable.family in ("choice", "categorical"):
+        if variable.family in ("choice", "categorical", "intervals"):
             arrays = (tuple(jnp.asarray(a, low.real) for a in aligned),)
         elif variable.family == "bernoulli":
             arrays = (jnp.asarray(aligned[0], low.real),)

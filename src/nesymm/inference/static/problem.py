@@ -11,7 +11,7 @@ from itertools import combinations, product
 from nesymm.errors import Diagnostic, ProgramError, located
 from nesymm.inference.circuits.enumerate import can_hold
 from nesymm.inference.circuits.formula import AND
-from nesymm.inference.static.continuous import eliminate, observed_value, substitute_observed
+from nesymm.inference.intervals import eliminate, observed_value, substitute_observed
 from nesymm.inference.static.propositional import Encoding
 from nesymm.inference.static.sources import BUDGET, Drawn, TooManyCombinations
 from nesymm.inference.static.weights import Weights

@@ -32,7 +32,7 @@ from nesymm.ir.step import Param, RandomVariable, StepProgram
 from nesymm.ir.types import Bool, Tensor, domain, is_finite
 
 # What is evaluated at run time, with its finite arguments fixed to each of their values.
-_RUNTIME = {"input", "given", "slot", "param", "neural", "time", "mass", "sigmoid", "softplus"}
+_RUNTIME = {"input", "given", "slot", "param", "neural", "time", "log_mass", "sigmoid", "softplus"}
 
 # Elements that depend on one another are found within one another up to this depth.
 _DEEPEST = 20

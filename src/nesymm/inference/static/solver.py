@@ -289,11 +289,13 @@ class Solver:
         # Values from the weights as they are, gradients from weights kept off zero: one pass.
         exact, off = self.problem.weights.with_gradients(given)
         weights = jnp.stack([jax.lax.stop_gradient(exact), off])
-        found = None
+        found, impossible = None, True
         for rank in reversed(range(len(self.problem.evidences))):
             values, off = self.backend(rank).log_values(weights, jnp)
             here = with_gradient_of(values, off)
             if known(values[EVIDENCE] > -jnp.inf):
                 self.refuse_faults(jax.lax.stop_gradient(exact), rank, jnp)
             found = here if found is None else jnp.where(values[EVIDENCE] > -jnp.inf, here, found)
-        return found
+            impossible = impossible & (values[EVIDENCE] == -jnp.inf)
+        assert found is not None
+        return jnp.where(impossible, -jnp.inf, found)

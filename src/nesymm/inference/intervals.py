@@ -296,13 +296,20 @@ class _Finder:
         return None
 
     def _closed(self, form: Form, comparisons: list[Comparison]) -> bool:
+        if any(self.variables[rv.data].guides for rv, _ in form):
+            return False  # What a guide proposes is to be drawn.
         families = [self.variables[rv.data].family for rv, _ in form]
         if len(form) > 1 and any(f != "normal" for f in families):
             return False
-        if DENSITIES[families[0]].below is None:
+        if DENSITIES[families[0]].log_below is None:
             return False
         # Several thresholds must be ordered, so they must be known.
         known = all(is_const(c.linear.rest) for c in comparisons)
+        if self.step.temporal:
+            # A value that is drawn once meets its thresholds, and its partners, at every step.
+            once = {self.variables[rv.data].static for rv, _ in form}
+            if len(once) > 1 or (True in once and not known):
+                return False
         return known or (len(comparisons) == 1 and families[0] == "normal")
 
     # ------------------------------------------------------------ the new variable
@@ -328,7 +335,7 @@ class _Finder:
         static = all(self.variables[rv.data].static for rv, _ in form)
         variable = RandomVariable(
             name,
-            "categorical",
+            "intervals",
             guard,
             (tuple(steps), tuple(const(i) for i in support)),
             (),
@@ -389,10 +396,10 @@ class _Finder:
 
 
 def _mass(family: str, params: tuple[Expr, ...], low: Expr | None, high: Expr | None) -> Expr:
-    """The probability of an interval."""
+    """The log-probability of an interval."""
     ends = [end for end in (low, high) if end is not None]
     known = (low is not None, high is not None)
-    return make("mass", (*ends, *params), (family, known), Real(0, 1))
+    return make("log_mass", (*ends, *params), (family, known), Real(hi=0))
 
 
 def _point(threshold: Expr, strict: bool, whole: bool) -> Expr:
