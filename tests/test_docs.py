@@ -2,9 +2,9 @@
 
 A program is a fence of language `prolog` with a comment before it:
 
-    <!-- run: horizon=2 data={"umbrella": [true, null, false]} -->
+    <!-- run: steps=3 data={"umbrella": [true, null, false]} -->
 
-Options, in JSON: `horizon`, `data`, `inputs`, `parameters`, `constants`, `networks` (a name and
+Options, in JSON: `steps`, `data`, `inputs`, `parameters`, `constants`, `networks` (a name and
 what the network always returns), `engine="exact"` for continuous programs without time,
 `engine="filter"` for what is refused when data are there, `compile` to stop after compiling,
 `nest` (« and » stand for that many `f(` and `)`), and, instead
@@ -168,7 +168,7 @@ def _infer(example: Example, step: Any, options: dict[str, Any]) -> tuple[dict, 
     if options.get("engine") == "exact":
         return nesymm.compile(example.text).infer(options.get("data")).queries, {}
     networks = {n: _always(value) for n, value in options.get("networks", {}).items()}
-    result = infer(step, options.get("horizon", 0), networks=networks, **given)
+    result = infer(step, options.get("steps", 1) - 1, networks=networks, **given)
     return result.queries, result.filtered
 
 

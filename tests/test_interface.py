@@ -70,6 +70,25 @@ def test_other_values_of_parameters() -> None:
         model.with_parameters(c=0.5)
 
 
+def test_results_are_drawn(tmp_path: Path) -> None:
+    model = nesymm.compile(
+        "0.5::rain@t. rain@t :- rain@(t-1). 0.9::wet@t :- rain@t. observe(wet@t). query(rain@t)."
+    )
+    days = {"wet": np.array([[1.0, 0.0, np.nan], [0.0, 0.0, 1.0]])}
+    found = model.filter(days)
+    figure = nesymm.plot(found, tmp_path / "days.png", title="Days")
+    assert (tmp_path / "days.png").read_bytes().startswith(b"\x89PNG")
+    drawn = [line.get_ydata() for axes in figure.axes for line in axes.get_lines()]
+    for row in found.filtered["rain@t"]:
+        assert any(len(y) == 3 and np.allclose(y, row) for y in drawn)
+    drawn_paths = nesymm.plot(model.trajectories(days, 5), title="Days")
+    assert "5 trajectories" in drawn_paths.get_suptitle()
+    with pytest.raises(nesymm.NesymmError, match=r"expected what `model\.filter`.* received dict"):
+        nesymm.plot({})
+    with pytest.raises(nesymm.NesymmError, match=r"the name must end in \.png, \.pdf or \.svg"):
+        nesymm.plot(found, tmp_path / "days.gif")
+
+
 # ---------------------------------------------------------------- files
 
 CORRIDOR = """

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
     from nesymm.inference.results import Filtered, FilterError, Smoothed
     from nesymm.inference.static.posterior import Posterior
-    from nesymm.inference.static.solver import Impossible, Intractable
+    from nesymm.inference.static.solver import Forbidden, Impossible, Intractable
+    from nesymm.inference.stream import Stream
+    from nesymm.inference.trajectories import Trajectories
     from nesymm.language.families import Family, Numbers
     from nesymm.model import Model, compile
+    from nesymm.plots import plot
     from nesymm.training.checkpoints import CheckpointError
     from nesymm.training.fit import Fitted, TrainingError, fit
     from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
@@ -40,9 +43,12 @@ _HOMES = {
     "nesymm.inference.methods": ("Auto", "Bootstrap", "ExactForward", "Method", "RaoBlackwellised"),
     "nesymm.inference.results": ("FilterError", "Filtered", "Smoothed"),
     "nesymm.inference.static.posterior": ("Posterior",),
-    "nesymm.inference.static.solver": ("Impossible", "Intractable"),
+    "nesymm.inference.static.solver": ("Forbidden", "Impossible", "Intractable"),
+    "nesymm.inference.stream": ("Stream",),
+    "nesymm.inference.trajectories": ("Trajectories",),
     "nesymm.language.families": ("Family", "Numbers"),
     "nesymm.model": ("Model", "compile"),
+    "nesymm.plots": ("plot",),
     "nesymm.training.checkpoints": ("CheckpointError",),
     "nesymm.training.fit": ("Fitted", "TrainingError", "fit"),
     "nesymm.training.networks": ("MLP", "ConvDecoder", "ConvEncoder", "Function"),
@@ -54,13 +60,13 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 (by what one meets first)
     "compile", "Model",
     "Auto", "ExactForward", "RaoBlackwellised", "Bootstrap", "Method",
-    "Posterior", "Filtered", "Smoothed",
+    "Posterior", "Filtered", "Smoothed", "Trajectories", "Stream", "plot",
     "fit", "fit_many", "Fitted", "LogEvidence", "QueryLoss", "ELBO", "Accuracy",
     "MLP", "ConvEncoder", "ConvDecoder", "Function",
     "save", "load",
     "add_family", "Family", "Numbers", "Density",
-    "NesymmError", "ProgramError", "DataError", "FilterError", "Impossible", "Intractable",
-    "TrainingError", "CheckpointError", "NesymmWarning",
+    "NesymmError", "ProgramError", "DataError", "FilterError", "Impossible", "Forbidden",
+    "Intractable", "TrainingError", "CheckpointError", "NesymmWarning",
 ]  # fmt: skip
 
 
