@@ -7,8 +7,11 @@ every mistake of a file at once. `docs/errors.md` explains each code.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import FrameType
 from typing import NoReturn
 
 # Lines longer than this are shown as a window around the caret.
@@ -122,6 +125,17 @@ class NesymmWarning(UserWarning):
     def __init__(self, kind: str, found: str, cause: str, cure: str):
         self.kind = kind
         super().__init__(f"{kind}: {found}\n  = note: {cause}\n  = help: {cure}")
+
+
+def warn(warning: NesymmWarning) -> None:
+    """Issue a warning about the line of the user's code that called the library."""
+    frame: FrameType | None = sys._getframe()
+    level = outermost = 1
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "nesymm":
+            outermost = level
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=outermost + 1)
 
 
 class ProgramError(NesymmError):

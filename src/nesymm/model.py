@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nesymm.inference.trajectories import Trajectories
     from nesymm.language.program import CheckedProgram
     from nesymm.language.terms import Program
-    from nesymm.training.fit import Fitted
+    from nesymm.training.results import Fitted
 
 Network = Callable[..., Any]
 Data = Mapping[str, Any]

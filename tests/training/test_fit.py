@@ -16,7 +16,7 @@ import nesymm
 from nesymm.inference.methods import ExactForward, RaoBlackwellised
 from nesymm.ir.parameters import bound, free, groups
 from nesymm.training import Accuracy, LogEvidence, QueryLoss, TrainingError, fit, fit_many
-from nesymm.training.fit import better, is_stuck
+from nesymm.training.state import better, is_stuck
 
 HMM = """
 t(0.4)::x@0.
@@ -141,6 +141,14 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_model() -> None:
     u[7] = 5.0
     with pytest.raises(TrainingError, match=r"epoch 0, batch \d.*network net gave NaN") as caught:
         fit(model, {"u": u, "o": np.ones((40, 2))}, method="exact", batch_size=10, progress=False)
+    assert all(np.isfinite(v) for v in caught.value.model.parameters.values())
+    same = str(caught.value)
+    with pytest.raises(TrainingError, match=r"the loss of key 0 is nan.*net gave NaN") as caught:
+        fit_many(
+            model, {"u": u, "o": np.ones((40, 2))}, [0, 1], method="exact", batch_size=10,
+            progress=False,
+        )  # fmt: skip
+    assert str(caught.value) == same.replace("the loss", "the loss of key 0")
     assert all(np.isfinite(v) for v in caught.value.model.parameters.values())
 
 

@@ -56,6 +56,28 @@ def test_several_seeds_are_a_list(seeds: Any) -> None:
         fit_many(MODEL, DATA, seeds, **QUICK)
 
 
+@pytest.mark.parametrize("option", [{"every": 2}, {"resume": True}], ids=str)
+def test_options_of_checkpoints_need_a_folder(option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(NesymmError, match=f"{name}: needs `checkpoints`, the folder that they"):
+        MODEL.fit(DATA, **option, **QUICK)
+    with pytest.raises(NesymmError, match=f"{name}: needs `checkpoints`, the folder that they"):
+        fit_many(MODEL, DATA, [0], **option, **QUICK)
+
+
+def test_warnings_are_about_the_line_that_called() -> None:
+    calls = (
+        lambda: MODEL.fit(NOTHING, **QUICK),
+        lambda: nesymm.fit(MODEL, NOTHING, **QUICK),
+        lambda: fit_many(MODEL, NOTHING, [0, 1], **QUICK),
+    )
+    for call in calls:
+        with pytest.warns(NesymmWarning, match="nothing to learn from") as caught:
+            call()
+        line = call.__code__.co_firstlineno
+        assert {(w.filename, w.lineno) for w in caught} == {(__file__, line)}
+
+
 @pytest.mark.parametrize("every", [0, 2.5])
 def test_checkpoints_come_after_whole_numbers_of_steps(every: Any) -> None:
     with pytest.raises(NesymmError, match=f"every: expected a whole .* 1, received {every}"):

@@ -8,7 +8,6 @@ masked (`numpy.ma`).
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.errors import NesymmWarning
+from nesymm.errors import NesymmWarning, warn
 from nesymm.inference.columns import Column, DataError, Wanted, code, is_traced, split_missing
 from nesymm.inference.elimination.choices import BATCH
 from nesymm.inference.named import Named
@@ -199,15 +198,14 @@ def _warn_of_evidence_after_the_end(step: StepProgram, last: np.ndarray) -> None
     for observation in step.observations:
         when = observation.when
         if isinstance(when, At) and when.index > end and observation.value is not None:
-            warnings.warn(
+            warn(
                 NesymmWarning(
                     "evidence after the end",
                     f"the program observes {observation.name} at step {when.index}, and the last "
                     f"step of all sequences is {end}",
                     "this evidence has no effect",
                     f"give at least {when.index + 1} steps, or observe at an earlier step",
-                ),
-                stacklevel=5,
+                )
             )
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.errors import NesymmWarning
+from nesymm.errors import NesymmWarning, warn
 from nesymm.inference.state import Info, State
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def too_few(number: Any, particles: int) -> Any:
     return number < min(FEW, SHARE * particles)
 
 
-def warn_of_filtering(found: Diagnostics, stacklevel: int = 4) -> None:
+def warn_of_filtering(found: Diagnostics) -> None:
     """Warn where few particles carry the weight."""
     low = too_few(np.nan_to_num(found.smallest_effective, nan=np.inf), found.particles)
     if not low.any():
@@ -111,29 +110,29 @@ def warn_of_filtering(found: Diagnostics, stacklevel: int = 4) -> None:
     worst = found.overall()
     where = f"at step {worst['step']} of sequence {worst['sequence']}"
     smallest = worst["smallest_effective"]
-    _warn_of_few(where, smallest, found.particles, _others(low), stacklevel + 1)
+    _warn_of_few(where, smallest, found.particles, _others(low))
 
 
-def warn_of_step(effective: np.ndarray, step: int, particles: int, stacklevel: int) -> bool:
+def warn_of_step(effective: np.ndarray, step: int, particles: int) -> bool:
     """The same for one step of a stream; whether there was something to warn of."""
     low = too_few(effective, particles)
     if low.any():
         worst = int(np.nanargmin(effective))
         where = f"at step {step} of sequence {worst}"
-        _warn_of_few(where, effective[worst], particles, _others(low), stacklevel + 1)
+        _warn_of_few(where, effective[worst], particles, _others(low))
     return bool(low.any())
 
 
-def warn_of_batch(effective: np.ndarray, particles: int, stacklevel: int) -> None:
+def warn_of_batch(effective: np.ndarray, particles: int) -> None:
     """The same for a batch that is learnt from, by the smallest number of each sequence."""
     low = too_few(effective, particles)
     if low.any():
         smallest = effective.min()
-        _warn_of_few("in the first batch", smallest, particles, _others(low), stacklevel + 1)
+        _warn_of_few("in the first batch", smallest, particles, _others(low))
 
 
-def _warn_of_few(where: str, smallest: float, particles: int, others: str, stacklevel: int) -> None:
-    warnings.warn(
+def _warn_of_few(where: str, smallest: float, particles: int, others: str) -> None:
+    warn(
         NesymmWarning(
             "low effective sample size",
             f"{where} the evidence leaves an effective sample size of {smallest:.1f} of "
@@ -141,20 +140,19 @@ def _warn_of_few(where: str, smallest: float, particles: int, others: str, stack
             "log-evidence, probabilities and gradients from there on rest on few particles",
             f"take more particles (`particles={10 * particles:_}`), or draw closer to the "
             "evidence with a guide: `guide(x@t) ~ normal(…).`",
-        ),
-        stacklevel=stacklevel,
+        )
     )
 
 
-def warn_of_ancestors(found: Diagnostics, what: str, stacklevel: int = 4) -> None:
+def warn_of_ancestors(found: Diagnostics, what: str) -> None:
     """Warn where what is said of early steps rests on few particles."""
     low = too_few(found.ancestors, found.particles)
     if not low.any():
-        warn_of_filtering(found, stacklevel + 1)
+        warn_of_filtering(found)
         return
     worst = int(np.argmin(found.ancestors))
     number = int(found.ancestors[worst])
-    warnings.warn(
+    warn(
         NesymmWarning(
             "few distinct ancestors",
             f"all {found.particles:,} particles at the end of sequence {worst} descend from "
@@ -162,8 +160,7 @@ def warn_of_ancestors(found: Diagnostics, what: str, stacklevel: int = 4) -> Non
             f"{what} of early steps are those of few particles, whatever their number",
             f"take more particles (`particles={10 * found.particles:_}`), resample less often "
             "(`resample_below=0.1`), or use exact inference where the state is finite",
-        ),
-        stacklevel=stacklevel,
+        )
     )
 
 

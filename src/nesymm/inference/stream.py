@@ -184,7 +184,7 @@ class Stream:
         effective = kept(info.effective)
         if not self._warned:
             particles = self.settings.particles
-            self._warned = warn_of_step(effective, self.time - 1, particles, stacklevel=3)
+            self._warned = warn_of_step(effective, self.time - 1, particles)
         return Update(
             self.time - 1,
             kept(info.log_gain),

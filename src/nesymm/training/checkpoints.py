@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from nesymm.errors import NesymmError, NesymmWarning
+from nesymm.errors import NesymmError, NesymmWarning, warn
 from nesymm.inference.options import SEED, Rule, whole
 from nesymm.training.networks import specifications
 
@@ -300,14 +299,13 @@ def _last_whole(files: list[Path]) -> tuple[Path, dict[str, np.ndarray], dict[st
             arrays, about = read(path, of_run=True)
         except CheckpointError as error:
             problem = error
-            warnings.warn(
+            warn(
                 NesymmWarning(
                     "damaged checkpoint",
                     str(error),
                     "training goes on from the one before it",
                     "nothing need be done; where this happens again, look at the disk",
-                ),
-                stacklevel=5,
+                )
             )
             continue
         return path, arrays, about

@@ -6,7 +6,6 @@ spread around it noise.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from nesymm.errors import NesymmWarning
+from nesymm.errors import NesymmWarning, warn
 
 # So often is a gradient estimated.
 REPEATS = 10
@@ -58,14 +57,14 @@ def _ratio(signal: float, noise: float) -> float:
     return float(np.sqrt(signal / noise)) if noise > 0 else float("inf")
 
 
-def warn_of_noise(found: Noise, particles: int, stacklevel: int = 3) -> None:
+def warn_of_noise(found: Noise, particles: int) -> None:
     """Warn where the gradient is mostly noise."""
     if not found.signal_to_noise < LOW:
         return
     low = sorted((n for n, r in found.by_name.items() if r < LOW), key=found.by_name.__getitem__)
     shown = ", ".join(f"{n} {found.by_name[n]:.2f}" for n in low[:4])
     more = "" if len(low) <= 4 else f" and {len(low) - 4} more"
-    warnings.warn(
+    warn(
         NesymmWarning(
             "noisy gradients",
             f"the gradient of the first batch has a signal-to-noise ratio of "
@@ -75,6 +74,5 @@ def warn_of_noise(found: Noise, particles: int, stacklevel: int = 3) -> None:
             "starts at an optimum, where there is no signal",
             f"take more particles (`particles={10 * particles:_}`), larger batches or a smaller "
             "learning rate, or draw closer to the evidence with a guide",
-        ),
-        stacklevel=stacklevel,
+        )
     )

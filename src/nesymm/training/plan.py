@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from nesymm.errors import NesymmError, NesymmWarning
+from nesymm.errors import NesymmError, NesymmWarning, warn
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import Sequences, prepare
 from nesymm.inference.loop import to_arrays
 from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
+from nesymm.inference.options import check_training
+from nesymm.training.averaging import averaged
 from nesymm.training.objectives import (
     ELBO,
     LogEvidence,
@@ -134,6 +136,46 @@ def _raw(
 
 
 @dataclass(frozen=True)
+class Options:
+    """What `fit` and `fit_many` are asked for: their parameters, which `fit` explains."""
+
+    objective: Objective | Sequence[Objective] | None
+    metrics: Mapping[str, Term] | None
+    method: Method | str
+    optimizer: optax.GradientTransformation | None
+    epochs: int
+    batch_size: int
+    validation: Mapping[str, Any] | None
+    patience: int | None
+    clip: float | None
+    average: float
+    steps: int | None
+    transform: Transform | None
+    debias: bool
+    progress: bool
+    checkpoints: str | Path | None
+    every: int | None
+    keep: int
+    resume: bool
+
+    def __post_init__(self) -> None:
+        check_training(
+            epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, clip=self.clip,
+            average=self.average, every=self.every, keep=self.keep,
+        )  # fmt: skip
+        if self.patience is not None and self.validation is None:
+            raise NesymmError("patience: needs `validation` data, whose loss it watches")
+        if self.average and self.validation is not None:
+            raise NesymmError(
+                "average: with validation data the best epoch is returned, not a mean"
+            )
+        if self.checkpoints is None:
+            for name, given in (("every", self.every is not None), ("resume", self.resume)):
+                if given:
+                    raise NesymmError(f"{name}: needs `checkpoints`, the folder that they are in")
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is to be done, from the options of `fit`."""
 
@@ -141,6 +183,10 @@ class Plan:
     metrics: Mapping[str, Term]
     tool: optax.GradientTransformation
     batch_size: int
+    # What the user gave, and how it was read.
+    data: Mapping[str, Any]
+    transform: Transform | None
+    steps: int | None
     training: Data
     held_out: Data | None
     # Whether the loss of the data held out says anything.
@@ -151,44 +197,46 @@ class Plan:
         return self.training.size // self.batch_size
 
 
-def make_plan(
-    model: Model,
-    data: Mapping[str, Any],
-    objective: Objective | Sequence[Objective] | None,
-    metrics: Mapping[str, Term] | None,
-    optimizer: optax.GradientTransformation | None,
-    batch_size: int,
-    validation: Mapping[str, Any] | None,
-    patience: int | None,
-    clip: float | None,
-    steps: int | None,
-    transform: Transform | None = None,
-) -> Plan:
-    if patience is not None and validation is None:
-        raise NesymmError("patience: needs `validation` data, whose loss it watches")
-    if optimizer is None:
-        optimizer = optax.adam(1e-2)
-    if not callable(getattr(optimizer, "update", None)):
-        raise NesymmError(
-            "optimizer: expected an optimiser of Optax, such as `optax.adam(0.01)`, received "
-            f"{optimizer!r}"
-        )
-    terms = _terms(objective)
-    metrics = dict(metrics or {})
+def make_plan(model: Model, data: Mapping[str, Any], options: Options) -> Plan:
+    terms = _terms(options.objective)
+    metrics = dict(options.metrics or {})
     for name in ("epoch", "loss", "validation"):
         if name in metrics:
             raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
-    read = (*terms, *metrics.values())
-    training = load(model, data, read, steps, transform)
-    held_out = None if validation is None else load(model, validation, read, steps, transform)
+
+    def loaded(arrays: Mapping[str, Any]) -> Data:
+        read = (*terms, *metrics.values())
+        return load(model, arrays, read, options.steps, options.transform)
+
+    optimizer = _optimizer(options.optimizer)
+    training = loaded(data)
+    held_out = None if options.validation is None else loaded(options.validation)
     judged = held_out is not None and _informs(held_out, terms, model)
     if not _informs(training, terms, model):
         _warn_of_no_evidence()
     elif held_out is not None and not judged:
         _warn_of_no_judgement()
-    chain = [optax.clip_by_global_norm(clip)] if clip is not None else []
+    batch_size = min(options.batch_size, training.size)
+    chain = [optax.clip_by_global_norm(options.clip)] if options.clip is not None else []
     tool = optax.chain(*chain, optimizer)
-    return Plan(terms, metrics, tool, min(batch_size, training.size), training, held_out, judged)
+    if options.average:
+        updates = options.epochs * (training.size // batch_size)
+        tool = averaged(tool, round((1 - options.average) * updates))
+    return Plan(
+        terms, metrics, tool, batch_size, data, options.transform, options.steps, training,
+        held_out, judged,
+    )  # fmt: skip
+
+
+def _optimizer(given: optax.GradientTransformation | None) -> optax.GradientTransformation:
+    if given is None:
+        return optax.adam(1e-2)
+    if not callable(getattr(given, "update", None)):
+        raise NesymmError(
+            "optimizer: expected an optimiser of Optax, such as `optax.adam(0.01)`, received "
+            f"{given!r}"
+        )
+    return given
 
 
 def _terms(objective: Objective | Sequence[Objective] | None) -> tuple[Objective, ...]:
@@ -228,28 +276,26 @@ def _has_entry(layout: Sequences, name: str) -> bool:
 
 
 def _warn_of_no_evidence() -> None:
-    warnings.warn(
+    warn(
         NesymmWarning(
             "nothing to learn from",
             "the data have no entry for any observation of the program or label of the objective",
             "the loss is the same whatever the parameters are",
             "give arrays under the names that the program observes (`observe(…)`), or labels and a "
             "`QueryLoss`; a term with weight 0 does not count",
-        ),
-        stacklevel=5,
+        )
     )
 
 
 def _warn_of_no_judgement() -> None:
-    warnings.warn(
+    warn(
         NesymmWarning(
             "nothing to validate by",
             "the validation data have no entry for any observation or label",
             "their loss says nothing, so it is left out: the last epoch is returned, and training "
             "does not stop early",
             "give in `validation` what `data` have, for other sequences; or leave it out",
-        ),
-        stacklevel=5,
+        )
     )
 
 
