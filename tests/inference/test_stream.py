@@ -217,3 +217,31 @@ def test_a_query_has_no_answer_before_its_step_or_outside_its_range(method: str)
     np.testing.assert_allclose(found, exact.filtered["a@(1:2)"][0], atol=bound)
     assert np.isnan(answers[0]["a@1"]).all()
     assert answers[3]["a@1"] == pytest.approx(exact.final["a@1"], abs=bound)
+
+
+@pytest.mark.parametrize("method", ["exact", "rao-blackwellised", "bootstrap"])
+def test_answers_that_are_impossible_at_a_step_are_zeros(method: str) -> None:
+    """As in filtering, an answer is there at every step, whichever are possible then."""
+    model = nesymm.compile(
+        "at(0)@0. 0.5::go@t. at(X)@t :- at(Y)@(t-1), go@t, Y < 3, X is Y + 1. "
+        "at(X)@t :- at(X)@(t-1), not (go@t, X < 3). query(at(X)@t). observe(go@t)."
+    )
+    walk = [1, 0, 1]
+    whole = model.filter({"go": [walk]}, method=method).filtered
+    stream = model.stream(method=method)
+    where = 0
+    for time, go in enumerate(walk):
+        where += go if time else 0
+        found = stream.update({"go": [go]}).probabilities
+        assert {f"at({x})@t" for x in range(4)} <= set(found)
+        for x in range(4):
+            assert found[f"at({x})@t"] == pytest.approx([float(x == where)])
+            assert whole[f"at({x})@t"][0, time] == pytest.approx(float(x == where))
+    # What is impossible at all steps is not listed by a filter; asked by its name, it is 0.
+    assert "at(3)@t" not in whole
+    np.testing.assert_array_equal(whole["at(3)@t"], np.zeros((1, 3)))
+    np.testing.assert_array_equal(
+        model.smooth({"go": [walk]}, method=method)["at(3)@t"], np.zeros((1, 3))
+    )
+    with pytest.raises(KeyError, match=r"at\(7\)@t is not asked \(there are: at\(0\)@t, at\(1\)@t"):
+        whole["at(7)@t"]

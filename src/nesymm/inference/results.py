@@ -97,15 +97,18 @@ class Smoothed(dict[str, np.ndarray]):
 
     def __init__(
         self,
-        answers: Mapping[str, np.ndarray],
+        answers: Answers,
         failures: tuple[Failure, ...],
         diagnostics: Diagnostics,
     ):
         super().__init__(answers)
+        self.impossible = answers.impossible
         self.failures = failures
         self.diagnostics = diagnostics
 
     def __missing__(self, query: str) -> np.ndarray:
+        if query in self.impossible:
+            return self.impossible[query]
         known = ", ".join(self) or "none"
         raise NesymmError(
             f"{query} is not asked at every step, so it has no smoothed probabilities (there are: "
@@ -120,14 +123,27 @@ def check_errors(errors: str) -> None:
 
 
 class Answers(dict[str, np.ndarray]):
-    """Probabilities by the names of atoms; those that are impossible are left out."""
+    """Probabilities by the names of atoms. Those that are impossible are not listed; who asks for
+    one by its name gets zeros."""
 
     def __init__(self) -> None:
         super().__init__()
         self._asked: set[tuple[str, Any]] = set()
+        self.impossible: dict[str, np.ndarray] = {}
+
+    def __missing__(self, name: str) -> np.ndarray:
+        if name in self.impossible:
+            return self.impossible[name]
+        raise KeyError(f"{name} is not asked (there are: {', '.join(self) or 'none'})")
+
+    def list_all(self) -> None:
+        """List what is impossible, too."""
+        for name, zeros in self.impossible.items():
+            self.setdefault(name, zeros)
 
     def tell(self, question: Question, name: str, probabilities: np.ndarray) -> None:
         if question.axes and not np.nansum(probabilities) > 0:
+            self.impossible.setdefault(name, probabilities)
             return
         # Queries of one statement are derivations of its atoms.
         if (name, question.query.span) in self._asked:

@@ -36,7 +36,7 @@ from nesymm.language.program import At, AtLast, During, Time
 @dataclass(frozen=True)
 class Update:
     """What one step brought: per sequence its log-probability given the past, the effective
-    sample size, and the probabilities of the queries now.
+    sample size, and the probabilities of the queries now, of all answers that there may be.
 
     `failures` are those of all sequences that failed until now; their numbers are NaN.
     """
@@ -181,6 +181,8 @@ class Stream:
             for position, name in question.groundings():
                 at: Any = (slice(None), *position)
                 probabilities.tell(question, name, array[at])
+        # What is impossible now may be possible at another step.
+        probabilities.list_all()
         effective = kept(info.effective)
         if not self._warned:
             particles = self.settings.particles
