@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -48,11 +50,11 @@ def test_there_are_no_atoms_past_the_end_of_a_sequence(method: str) -> None:
     model = nesymm.compile(PROGRAM)
     found = model.trajectories({"lit": np.ones((2, 4))}, steps=[2, 4], method=method)
     assert "pos(3,orc)@1" in found.atoms(0, 0, 1) and "pos(5,orc)@3" in found.atoms(1, 0, 3)
-    with pytest.raises(NesymmError, match="step 2 does not exist: sequence 0 has 2 steps"):
+    with pytest.raises(NesymmError, match=r"step: .* below 2, .* of sequence 0, received 2"):
         found.atoms(0, 0, 2)
-    with pytest.raises(NesymmError, match="trajectory 1 does not exist: there are 1"):
+    with pytest.raises(NesymmError, match=r"trajectory: .* below 1, .*, received 1"):
         found.atoms(0, 1, 0)
-    with pytest.raises(NesymmError, match="sequence -1 does not exist: there are 2"):
+    with pytest.raises(NesymmError, match=r"sequence: .* below 2, .* sequences, received -1"):
         found.atoms(-1, 0, 0)
 
 
@@ -151,3 +153,14 @@ def test_values_are_those_of_atoms_and_not_of_clauses() -> None:
     # The choice of the clause for `lit` is made whether the body holds or not: it is no truth.
     assert {*found.values} == {"owner", "on", "seen"}
     assert {*found.draws} == {"owner", "on", "on:2", "on:3", "lit", "seen"}
+
+
+@pytest.mark.parametrize("number", [2, -1, 7, 0.5, "0", True])
+def test_data_of_a_trajectory_that_there_is_not(number: Any) -> None:
+    model = nesymm.compile("0.5::a@t. observe(a@t). query(a@t).")
+    data = {"a": [[1, 0]]}
+    for found in (model.trajectories(data, 2), model.generate(data, 2)):
+        assert found.data(1)["a"].tolist() == [[1, 0]]
+        expected = f"trajectory: expected a whole number .* below 2, .* received {number!r}"
+        with pytest.raises(NesymmError, match=expected):
+            found.data(number)

@@ -169,9 +169,9 @@ def test_a_trajectory_is_told_in_atoms() -> None:
     atoms = result.atoms(0, 0, 1)
     assert "agent(1,2)@1" in atoms and "has_key@1" not in atoms
     assert result.table().splitlines()[0].replace(",", " ").split()[:3] == ["0", "agent(1", "1)"]
-    with pytest.raises(NesymmError, match="trajectory 1 does not exist"):
+    with pytest.raises(NesymmError, match=r"trajectory: .* received 1"):
         result.atoms(0, 1, 0)
-    with pytest.raises(NesymmError, match="step 2 does not exist"):
+    with pytest.raises(NesymmError, match=r"step: .* received 2"):
         result.atoms(0, 0, 2)
     with pytest.raises(NesymmError, match="nothing called lava"):
         result["lava"]

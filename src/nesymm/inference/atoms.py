@@ -43,15 +43,19 @@ def fluents(
 
 def check_place(lengths: np.ndarray, count: int, sequence: int, trajectory: int, step: int) -> None:
     """Refuse a place that no trajectory has."""
-    for what, number, size in (
-        ("sequence", sequence, len(lengths)),
-        ("trajectory", trajectory, count),
-    ):
-        if not 0 <= number < size:
-            raise NesymmError(f"{what} {number} does not exist: there are {size}")
-    if not 0 <= step < lengths[sequence]:
-        size = lengths[sequence]
-        raise NesymmError(f"step {step} does not exist: sequence {sequence} has {size} steps")
+    check_number("sequence", sequence, len(lengths), "sequences")
+    check_number("trajectory", trajectory, count, "trajectories of each sequence")
+    check_number("step", step, int(lengths[sequence]), f"steps of sequence {sequence}")
+
+
+def check_number(name: str, number: int, size: int, of: str) -> None:
+    """Refuse what is not the number of one of `size` things."""
+    whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not whole or not 0 <= number < size:
+        raise NesymmError(
+            f"{name}: expected a whole number from 0 and below {size}, the number of {of}, "
+            f"received {number!r}"
+        )
 
 
 def elements(axes: tuple[Axis, ...]) -> Iterator[tuple[tuple[int, ...], tuple]]:

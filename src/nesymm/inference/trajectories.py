@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.atoms import SHOWN, check_place, decode, elements, fluents, word
+from nesymm.inference.atoms import SHOWN, check_number, check_place, decode, elements, fluents, word
 from nesymm.inference.diagnostics import Diagnostics
 from nesymm.inference.explanation import Explainer, Firing
 from nesymm.inference.results import Failure
@@ -124,6 +124,7 @@ class Trajectories:
 
     def data(self, trajectory: int = 0) -> dict[str, np.ndarray]:
         """One trajectory of each sequence as data for `filter` and `fit`."""
+        check_number("trajectory", trajectory, self.count, "trajectories of each sequence")
         observed = {n: a[:, trajectory] for n, a in self.observed.items()}
         return {**{n: np.asanyarray(v) for n, v in self.given.items()}, **observed}
 
