@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from nesymm.errors import NesymmError
 from nesymm.ir.arithmetic import BINARY, UNARY, compute
 from nesymm.ir.axes import places as keys_along
 from nesymm.ir.expr import Axis, Expr
-from nesymm.ir.matrices import Matrix, cholesky
 from nesymm.ir.step import (
     ObservationDecl,
     QueryDecl,
@@ -378,15 +379,13 @@ def density(variable: RandomVariable, params: tuple, value: Any) -> float:
     raise NesymmError(f"the reference interpreter has no density for {variable.family}")
 
 
-def normal_density(mean: Sequence[float], covariance: Matrix, at: Sequence[float]) -> float:
+def normal_density(
+    mean: Sequence[float], covariance: Sequence[Sequence[float]], at: Sequence[float]
+) -> float:
     """The density of a multivariate normal."""
-    lower = cholesky(covariance)
-    if lower is None:
+    sigma, away = np.array(covariance), np.subtract(at, mean)
+    if np.linalg.eigvalsh(sigma).min() <= 0:
         raise ValueError("the covariance is not positive definite")
-    solved: list[float] = []
-    for row, m, x in zip(lower, mean, at, strict=True):
-        rest = x - m - sum(a * b for a, b in zip(row, solved, strict=False))
-        solved.append(rest / row[-1])
-    log = -0.5 * sum(z * z for z in solved)
-    log -= sum(math.log(row[-1] * math.sqrt(2 * math.pi)) for row in lower)
+    log = -0.5 * float(away @ np.linalg.solve(sigma, away))
+    log -= 0.5 * float(np.linalg.slogdet(2 * math.pi * sigma)[1])
     return math.exp(log)

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from nesymm.errors import fail
+from nesymm.ground.axes import Axes, Split
 from nesymm.ground.calls import replaced
 from nesymm.ground.clauses import Clauses, Resolvent
+from nesymm.ground.context import Context
 from nesymm.ground.limits import unbounded
-from nesymm.ground.tabling import Answer, Host, Split, State, Table, coincide
+from nesymm.ground.tabling import Answer, State, Table, coincide
 from nesymm.ground.unify import Env, meet, resolve, shift
 from nesymm.ir.algebra import and_, axis_value, not_, or_
 from nesymm.ir.axes import anywhere
@@ -28,13 +30,13 @@ def computes(term: Any) -> bool:
     return type(term) is Compound and (bare(term.functor), len(term.args)) in FUNCTIONS
 
 
-def conclusion(host: Host, state: State) -> tuple[tuple, Env, Expr] | None:
+def conclusion(ctx: Context, state: State) -> tuple[tuple, Env, Expr] | None:
     """The head of a clause whose body is proved, its bindings, and when it holds."""
     rule, env, condition = state.rule, state.env, state.condition
     terms = tuple([resolve(a, env) for a in rule.head])
     if rule.evaluate_head:
         terms = tuple(
-            host.evaluate(t, rule.span, rule.timed) if computes(a) else t
+            ctx.number(t, rule.span, rule.timed) if computes(a) else t
             for t, a in zip(terms, rule.head, strict=True)
         )
         asked = (shift(a, rule.size) for a in state.table.args)
@@ -84,7 +86,7 @@ def as_asked(clauses: Clauses, table: Table, terms: tuple) -> tuple:
     )
 
 
-def by_argument(host: Host, table: Table, terms: tuple, condition: Expr) -> tuple[tuple, Expr]:
+def by_argument(axes: Axes, table: Table, terms: tuple, condition: Expr) -> tuple[tuple, Expr]:
     """Name the axes of an answer by argument, so that answers can be compared."""
     condition = anywhere(condition, axes_of(terms) | table.given)
     mapping: dict[Axis, Expr] = {}
@@ -94,7 +96,7 @@ def by_argument(host: Host, table: Table, terms: tuple, condition: Expr) -> tupl
         axis = term.data
         own = replace(axis, site=f"{table.pred.name}.{i}")
         if axis not in mapping and axis != own:
-            mapping[axis] = axis_value(host.axis(own, host.sites_of([axis])))
+            mapping[axis] = axis_value(axes.note(own, axes.sites([axis])))
     return replaced(terms, condition, mapping)
 
 
@@ -111,13 +113,13 @@ def each_once(answers: Iterable[Answer]) -> list[Answer]:
 # ---------------------------------------------------------------- reading an answer
 
 
-def instantiated(host: Host, site: str, answer: Answer, table: Table) -> tuple[tuple, Expr]:
+def instantiated(axes: Axes, site: str, answer: Answer, table: Table) -> tuple[tuple, Expr]:
     """An answer with its own axes renamed for the place where it is used."""
     own = [a for a in axes_of(answer.terms) if a not in table.given]
-    return replaced(answer.terms, answer.condition, host.renamed_axes(own, site))
+    return replaced(answer.terms, answer.condition, axes.renamed(own, site))
 
 
-def to_be_counted(host: Host, table: Table) -> list[Answer]:
+def to_be_counted(axes: Axes, table: Table) -> list[Answer]:
     """Answers of which, of those that say the same at run time, only the first holds."""
     out: list[Answer] = []
     symbolic = [has_symbol(answer.terms) for answer in table.final]
@@ -125,9 +127,9 @@ def to_be_counted(host: Host, table: Table) -> list[Answer]:
         keys = {t.data for t in answer.terms if isinstance(t, Expr) and t.op == "axis"}
         hidden = axes_of(answer.terms) - keys - table.given
         if hidden:
-            split(host, hidden, table)  # its elements may say the same as well
+            split(axes, hidden, table)  # its elements may say the same as well
         others = (table.final[k] for k in range(i) if symbolic[i] or symbolic[k])
-        before = or_(*(coincide(host, table.given, x, answer) for x in others))
+        before = or_(*(coincide(axes, table.given, x, answer) for x in others))
         if before is not FALSE:
             answer = copy(answer)
             answer.condition = and_(answer.condition, not_(before))
@@ -135,9 +137,9 @@ def to_be_counted(host: Host, table: Table) -> list[Answer]:
     return out
 
 
-def split(host: Host, axes: set[Axis], table: Table) -> None:
+def split(axes: Axes, along: set[Axis], table: Table) -> None:
     """What is solved for single values, not along an axis: a cycle, or what is counted."""
-    sites = host.sites_of(axes)
+    sites = axes.sites(along)
     if not sites:
         unbounded(table)
     raise Split(sites)

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from nesymm.errors import fail
+from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Clauses
+from nesymm.ground.context import Context
 from nesymm.ground.limits import check_proofs
 from nesymm.ground.literals import BuiltinLit, CallLit, ChoiceLit, NegLit, shift_literal
 from nesymm.ground.tables import lookup_facts
-from nesymm.ground.tabling import Host, State
+from nesymm.ground.tabling import State
 from nesymm.ground.unify import Env, meet, number_variables, resolve, shift, unify_all
 from nesymm.ir.algebra import and_, axis_value
 from nesymm.ir.axes import substitute
@@ -52,13 +54,6 @@ def canonical(args: tuple, env: Env) -> tuple:
     return number_variables(tuple([resolve(a, env) for a in args]))
 
 
-def of_body(host: Host, body: Pred, args: tuple, env: Env) -> tuple:
-    """How the body of a random clause is called: for what is known, or as a whole."""
-    if host.asks_whole(body):
-        return tuple(V(i) for i in range(body.arity))
-    return canonical(args, env)
-
-
 def of_negation(state: State, lit: NegLit) -> tuple:
     values = canonical(lit.args, state.env)
     for original, value in zip(lit.args, values, strict=True):
@@ -77,21 +72,21 @@ def of_negation(state: State, lit: NegLit) -> tuple:
 # ---------------------------------------------------------------- keys known at run time
 
 
-def by_key(clauses: Clauses, host: Host, lit: CallLit, args: tuple, env: Env) -> tuple:
+def by_key(ctx: Context, lit: CallLit, args: tuple, env: Env) -> tuple:
     """How what is random or carried is called: values open, symbols in keys as axes."""
-    values = clauses.values.get(lit.pred, frozenset())
+    values = ctx.clauses.values.get(lit.pred, frozenset())
     out: list[Any] = []
     for i, arg in enumerate(args):
         if i in values:
             out.append(V(len(env) + i))
         elif isinstance(arg, Expr) and arg.op != "axis":
-            out.append(axis_value(_key_axis(host, lit, i, arg)))
+            out.append(axis_value(_key_axis(ctx.axes, lit, i, arg)))
         else:
             out.append(arg)
     return tuple(out)
 
 
-def _key_axis(host: Host, lit: CallLit, position: int, symbol: Expr) -> Axis:
+def _key_axis(axes: Axes, lit: CallLit, position: int, symbol: Expr) -> Axis:
     """An axis over the values that a symbol in key position can take."""
     type_ = symbol.type
     if not is_finite(type_) or not isinstance(type_, Int | Enum):
@@ -103,7 +98,7 @@ def _key_axis(host: Host, lit: CallLit, position: int, symbol: Expr) -> Axis:
             "declare the domain of the value with `:- domain(…)`, or make the argument "
             "a value with `:- fluent(…)`",
         )
-    return host.axis(Axis(f"K{position}", type_, lit.site, "key"), host.sites_of(symbol.axes))
+    return axes.note(Axis(f"K{position}", type_, lit.site, "key"), axes.sites(symbol.axes))
 
 
 def with_keys(lit: CallLit, terms: tuple, condition: Expr, env: Env) -> tuple[tuple, Expr]:
@@ -148,14 +143,13 @@ def facts(clauses: Clauses, lit: CallLit, args: tuple, env: Env) -> Iterator[tup
             yield found
 
 
-def expanded(
-    clauses: Clauses, host: Host, state: State, lit: CallLit, args: tuple
-) -> list[State] | None:
+def expanded(ctx: Context, state: State, lit: CallLit, args: tuple) -> list[State] | None:
     """Resolve a call in place, clause by clause, as Prolog does; None where a table is needed.
 
     The answers to collect are counted by their proofs, and a table has each answer only once.
     """
-    if clauses.is_functional(lit.pred) or host.has_axes():
+    clauses = ctx.clauses
+    if clauses.is_functional(lit.pred) or ctx.axes.temporal:
         return None
     check_proofs(lit.pred, state.depth, lit.span)
     rules = clauses.matching(lit.pred, args)

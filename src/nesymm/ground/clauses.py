@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nesymm.errors import Span
+from nesymm.ground.domains import Domains
 from nesymm.ground.literals import CallLit, ChoiceLit, CollectLit, DisjLit, DrawLit, Lit, NegLit
 from nesymm.ir.symbols import has_symbol, is_ground, key_of, parts
 from nesymm.ir.terms import V
-from nesymm.language.program import Atom, Pred
+from nesymm.ir.types import Type
+from nesymm.language.program import Atom, CheckedProgram, Pred
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,34 @@ class Resolvent:
     origin: Origin | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A question put to the clauses: a predicate of its own, and what it stands for.
+
+    `alone` is the question without the body that selects what is asked, if there is one, and
+    `selected` that body: a predicate of the variables that it binds.
+    """
+
+    pred: Pred
+    atom: Atom
+    size: int
+    term: tuple
+    alone: Pred | None = None
+    selected: tuple[Pred, tuple[V, ...]] | None = None
+
+
 @dataclass
 class Clauses:
-    """All resolvents by predicate, with an index on constants in head arguments."""
+    """A program made ready: all resolvents by predicate, with an index on constants in head
+    arguments; a root for each observation, query and guide; which arguments are values, and the
+    types of inputs and declared domains."""
 
+    program: CheckedProgram
+    values: dict[Pred, frozenset[int]]
+    domains: Domains
+    inputs: dict[Pred, tuple[Type, ...]]
     resolvents: dict[Pred, list[Resolvent]] = field(default_factory=dict)
-    values: dict[Pred, frozenset[int]] = field(default_factory=dict)
+    roots: dict[int, Root] = field(default_factory=dict)
     random: set[Pred] = field(default_factory=set)
     drawn: set[Pred] = field(default_factory=set)
     fluents: set[Pred] = field(default_factory=set)
@@ -72,6 +96,26 @@ class Clauses:
             if best is None or len(found) < len(best):
                 best = found
         return rules if best is None else [rules[j] for j in best]
+
+    def width(self, pred: Pred) -> int:
+        """How many arguments a predicate has, the hidden one of its own value included."""
+        return pred.arity + (pred in self.program.self_valued)
+
+    def key_positions(self, pred: Pred) -> list[int]:
+        values = self.values.get(pred, frozenset())
+        return [i for i in range(self.width(pred)) if i not in values]
+
+    def value_positions(self, pred: Pred) -> list[int]:
+        values = self.values.get(pred, frozenset())
+        return [i for i in range(self.width(pred)) if i in values]
+
+    def argument_name(self, pred: Pred, position: int) -> str:
+        """The name that the clauses of a predicate give to an argument."""
+        for rule in self.resolvents.get(pred, []):
+            arg = rule.head[position]
+            if type(arg) is V and rule.names[arg.i][0] not in "_$":
+                return rule.names[arg.i]
+        return f"K{position + 1}"
 
     def numbers(self) -> set[Any]:
         """All numbers that stand in heads, as they are."""
@@ -138,19 +182,3 @@ def _index(rules: list[Resolvent], position: int) -> dict[Any, list[int]] | None
             for found in index.values():
                 found.append(j)
     return index if len(index) > 1 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A question put to the clauses: a predicate of its own, and what it stands for.
-
-    `alone` is the question without the body that selects what is asked, if there is one, and
-    `selected` that body: a predicate of the variables that it binds.
-    """
-
-    pred: Pred
-    atom: Atom
-    size: int
-    term: tuple
-    alone: Pred | None = None
-    selected: tuple[Pred, tuple[V, ...]] | None = None

@@ -8,9 +8,10 @@ from itertools import combinations, product
 from typing import Any
 
 from nesymm.errors import fail
-from nesymm.ground.lists import unfold
+from nesymm.ground.axes import Axes, Split
 from nesymm.ground.literals import CollectLit
 from nesymm.ground.summary import by_list, fold, summarise
+from nesymm.ground.uncertain_lists import unfold
 from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, const, eq, or_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
@@ -27,12 +28,17 @@ _TOTAL = {"findall", "set", "count_all", "sum_all", "bag_all"}
 
 
 def gather(
-    lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
+    axes: Axes, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
 ) -> Iterator[tuple[Env, Expr]]:
     """The collection of the answers; `ordered` if ProbLog has them in this order, too."""
     outer = [resolve(a, env) for a in lit.outer]
     given = frozenset(axes_of(outer))
     n, g = len(outer), len(lit.groups)
+    apart = axes_of(key for terms, _ in answers for key in terms[n : n + g])
+    if lit.kind in LISTS:
+        apart |= given
+    if sites := axes.sites(apart):
+        raise Split(sites)  # there is one result, or one list, for each value
     groups: dict[Any, tuple[tuple, list[tuple[Any, Expr]]]] = {}
     if not g:
         groups[()] = ((), [])
@@ -57,7 +63,7 @@ def gather(
                 lit.span,
                 "count them by their number instead",
             )
-        for keys, here in _settled(lit, terms[n : n + g]):
+        for keys, here in _groups(lit, terms[n : n + g]):
             both = and_(holds, here)
             if both is not FALSE:
                 groups.setdefault(key_of(keys), (keys, []))[1].extend([(item, both)] * copies)
@@ -69,7 +75,7 @@ def gather(
                 yield new, and_(*conditions)
 
 
-def _settled(lit: CollectLit, keys: tuple) -> Iterator[tuple[tuple, Expr]]:
+def _groups(lit: CollectLit, keys: tuple) -> Iterator[tuple[tuple, Expr]]:
     """What an answer is grouped by, and when: a value that is drawn may be any that it can take."""
     drawn = list(dict.fromkeys(symbols(keys)))
     values = [domain(d.type) if is_finite(d.type) else () for d in drawn]

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nesymm.errors import Span, fail
+from nesymm.ground.tabling import Table
 from nesymm.ir.algebra import conjuncts, or_
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Expr, System, make, rewrite

@@ -15,7 +15,7 @@ from nesymm.ir.expr import TIME, Axis, Expr, make
 from nesymm.ir.step import InputDecl, Parameter
 from nesymm.ir.symbols import CondList, as_expr
 from nesymm.ir.terms import Compound, Cons, Text, V, bare, show
-from nesymm.ir.types import BOOL, INF, Enum, Int, Real, Tensor, Type
+from nesymm.ir.types import BOOL, INF, Enum, Int, Real, Tensor, Type, join
 from nesymm.language.builtins import FUNCTION_CONSTANTS, FUNCTIONS
 
 # How many outputs of a network are still spelt out as single numbers.
@@ -36,18 +36,21 @@ class Evaluator:
     networks: Mapping[str, tuple[int, ...] | None]
     tensors: Mapping[str, InputDecl]
     parameters: dict[str, Parameter] = field(default_factory=dict)
-    constraint: str = "real"
 
-    def number(self, term: Any, span: Span | None, timed: bool = True) -> Any:
-        """A number: concrete, or a symbol of numeric type."""
-        value = self.value(term, span, timed)
+    def number(
+        self, term: Any, span: Span | None, timed: bool = True, constraint: str = "real"
+    ) -> Any:
+        """A number: concrete, or a symbol of numeric type. A parameter in it has `constraint`."""
+        value = self.value(term, span, timed, constraint)
         if isinstance(value, Expr) and isinstance(value.type, Int | Real):
             return value
         if type(value) in (int, float):
             return value
         fail("E308", f"a number is needed here, not {_what(value)}", span, _number_cure(value))
 
-    def value(self, term: Any, span: Span | None, timed: bool = True) -> Any:
+    def value(
+        self, term: Any, span: Span | None, timed: bool = True, constraint: str = "real"
+    ) -> Any:
         """A number or a symbol; atoms, lists and texts are returned as they are."""
         kind = type(term)
         if kind in (int, float, Expr):
@@ -64,12 +67,12 @@ class Evaluator:
                 return TIME
             return FUNCTION_CONSTANTS.get(term, term)
         if kind is Compound:
-            return self._compound(term, span, timed)
+            return self._compound(term, span, timed, constraint)
         return term
 
-    def _compound(self, term: Compound, span: Span | None, timed: bool) -> Any:
+    def _compound(self, term: Compound, span: Span | None, timed: bool, constraint: str) -> Any:
         if term.functor == "$param":
-            return self.parameter(term, span)
+            return self.parameter(term, span, constraint)
         if term.functor in self.networks:
             return self.network(term, span, timed)
         op = FUNCTIONS.get((bare(term.functor), len(term.args)))
@@ -80,7 +83,7 @@ class Evaluator:
                 span,
                 "declare a network with `:- network(…)`, or compute it in the body",
             )
-        args = [self.number(a, span, timed) for a in term.args]
+        args = [self.number(a, span, timed, constraint) for a in term.args]
         try:
             if all(type(a) in (int, float) for a in args):
                 result = compute(op, *args)
@@ -103,7 +106,7 @@ class Evaluator:
 
     # ------------------------------------------------------------ parameters
 
-    def parameter(self, term: Compound, span: Span | None) -> Expr:
+    def parameter(self, term: Compound, span: Span | None, constraint: str) -> Expr:
         name, initial, *index = term.args
         concrete = [show(i) for i in index if not isinstance(i, Expr)]
         symbols = [i for i in index if isinstance(i, Expr)]
@@ -119,7 +122,7 @@ class Evaluator:
                 )
             axes.append(Axis(f"{name}.{len(axes)}", symbol.type))
         start = float(initial) if type(initial) in (int, float) else None
-        if start is not None and start <= 0 and self.constraint == "positive":
+        if start is not None and start <= 0 and constraint == "positive":
             fail(
                 "E111",
                 f"this parameter must be positive, and starts at {start:g}",
@@ -128,9 +131,10 @@ class Evaluator:
             )
         known = self.parameters.get(full)
         if known is None:
-            self.parameters[full] = Parameter(full, start, self.constraint, tuple(axes), span)
+            self.parameters[full] = Parameter(full, start, constraint, tuple(axes), span)
         elif known.axes != tuple(axes):
-            wider = tuple(_wider(a, b) for a, b in zip(known.axes, axes, strict=True))
+            pairs = zip(known.axes, axes, strict=True)
+            wider = tuple(Axis(a.name, join(a.type, b.type)) for a, b in pairs)  # type: ignore[arg-type]
             self.parameters[full] = Parameter(full, start, known.constraint, wider, span)
         return make("param", tuple(symbols), full, _RANGES[self.parameters[full].constraint])
 
@@ -199,12 +203,6 @@ class Evaluator:
             return make("input", (), (name, "first"), Tensor(None))
         lag = when.args[1]
         return make("input", (), (name, f"lag{lag}"), Tensor(None))
-
-
-def _wider(a: Axis, b: Axis) -> Axis:
-    from nesymm.ir.types import join
-
-    return Axis(a.name, join(a.type, b.type))  # type: ignore[arg-type]
 
 
 def _what(value: Any) -> str:

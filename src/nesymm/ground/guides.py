@@ -7,67 +7,67 @@ step, which is known before anything is drawn; where it is missing, there is no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nesymm.errors import fail
-from nesymm.ground import fluents as state
-from nesymm.ground.identity import Along, Owner
+from nesymm.ground.context import Context
 from nesymm.ground.literals import CallLit
-from nesymm.ground.unify import Env, number_variables, unify
+from nesymm.ground.questions import Observed
+from nesymm.ground.random_variables.draws import outcomes
+from nesymm.ground.random_variables.identity import KeyAxis, Owner
+from nesymm.ground.random_variables.parameters import read_parameters
+from nesymm.ground.random_variables.variables import Variables
+from nesymm.ground.resolution import Engine
+from nesymm.ground.state.blocks import AxisKey, Block
+from nesymm.ground.state.reading import match
+from nesymm.ground.tabling import Answer
+from nesymm.ground.unify import Env, number_variables, unify_all
 from nesymm.ir.algebra import and_, axis_value, conjuncts, eq, exclusive, item, within
 from nesymm.ir.axes import any_, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable
 from nesymm.ir.symbols import as_expr, key_of
-from nesymm.ir.types import BOOL, Tensor, Type, join
+from nesymm.ir.types import BOOL, Tensor, Type
 from nesymm.language.families import FAMILIES
 from nesymm.language.program import Guide
 
-if TYPE_CHECKING:
-    from nesymm.ground.grounder import Grounder
-    from nesymm.ground.tabling import Answer
-
-Solved = list[tuple[Guide, "list[Answer]"]]
+Solved = list[tuple[Guide, list[Answer]]]
 
 
 # ---------------------------------------------------------------- what is observed
 
 
-@dataclass(frozen=True)
-class Observed:
-    """An observation, and the atom that it is about; `values` are the places of its columns."""
-
-    decl: ObservationDecl
-    terms: tuple
-    values: tuple[int, ...]
-
-
-def read_observed(host: Grounder, lit: CallLit, env: Env) -> Iterator[tuple[Env, Expr]]:
-    """A literal of a guide about a predicate that is observed."""
+def read_observed(
+    ctx: Context, observed: Iterable[Observed], lit: CallLit, env: Env
+) -> Iterator[tuple[Env, Expr]]:
+    """A literal of a guide about a predicate that is observed, as `observed` says."""
     lit = replace(lit, pred=replace(lit.pred, kind="program"))
-    for observed in host.observed.get(lit.pred, []):
-        yield from _read(host, lit, env, observed)
+    for one in observed:
+        # That there is some value does not say which.
+        if one.terms is not None and (one.decl.is_value or not one.values):
+            yield from _read(ctx, lit, env, one.decl, one.terms, one.values)
 
 
-def _read(host: Grounder, lit: CallLit, env: Env, observed: Observed) -> Iterator[tuple[Env, Expr]]:
-    decl = observed.decl
-    if observed.values and not decl.is_value:
-        return  # That there is some value does not say which.
-    keys = [i for i in range(len(observed.terms)) if i not in observed.values]
-    places = [_axis(observed.terms[i]) for i in keys]
-    block = state.Block(
-        tuple(
-            observed.terms[i] if axis is None else state.Along(axis.type)
-            for i, axis in zip(keys, places, strict=True)
-        ),
-        (),
-        (),
+def _read(
+    ctx: Context,
+    lit: CallLit,
+    env: Env,
+    decl: ObservationDecl,
+    terms: tuple,
+    values: tuple[int, ...],
+) -> Iterator[tuple[Env, Expr]]:
+    keys = [i for i in range(len(terms)) if i not in values]
+    places = [_axis(terms[i]) for i in keys]
+    block_keys = (
+        terms[i] if axis is None else AxisKey(axis.type)
+        for i, axis in zip(keys, places, strict=True)
     )
+    block = Block(tuple(block_keys), (), ())
     asked = tuple(lit.args[i] for i in keys)
-    for new, indices, condition in state.match(host, lit, env, asked, block):
+    for new, indices, condition in match(ctx, lit, env, asked, block):
         conditions = [condition]
         at: dict[Axis, Expr] = {}
         for axis, index in zip((a for a in places if a is not None), indices, strict=True):
@@ -75,13 +75,10 @@ def _read(host: Grounder, lit: CallLit, env: Env, observed: Observed) -> Iterato
         here = tuple(at[a] for a in decl.axes)
         conditions.append(_leaf(decl, here, "given", BOOL))
         if not decl.is_value:
-            said = _leaf(decl, here, 0, BOOL) if decl.value is None else as_expr(decl.value)
-            conditions.append(said)
-        columns = _columns(decl, here, len(observed.values))
-        if all(
-            unify(lit.args[i], c, new, conditions)
-            for i, c in zip(observed.values, columns, strict=True)
-        ):
+            holds = _leaf(decl, here, 0, BOOL) if decl.value is None else as_expr(decl.value)
+            conditions.append(holds)
+        columns = _columns(decl, here, len(values))
+        if unify_all(zip([lit.args[i] for i in values], columns, strict=True), new, conditions):
             yield new, and_(*conditions)
 
 
@@ -100,11 +97,7 @@ def _columns(decl: ObservationDecl, keys: tuple[Expr, ...], count: int) -> list[
         if decl.value is not None:
             columns.append(decl.constant(i))
             continue
-        type_: Type | None = decl.branches[0].values[i].type
-        for branch in decl.branches[1:]:
-            type_ = join(type_, branch.values[i].type) if type_ is not None else None
-        assert type_ is not None
-        columns.append(_leaf(decl, keys, i, type_))
+        columns.append(_leaf(decl, keys, i, decl.column_type(i)))
     if len(columns) == count:
         return columns
     # A vector is observed as one: its entries are the arguments.
@@ -116,20 +109,20 @@ def _columns(decl: ObservationDecl, keys: tuple[Expr, ...], count: int) -> list[
 # ---------------------------------------------------------------- which variables it is for
 
 
-def solve_guides(host: Grounder) -> Solved:
+def solve_guides(ctx: Context, engine: Engine) -> Solved:
     out: Solved = []
-    for guide in host.program.guides:
-        root = host.roots[id(guide)]
-        answers = host.engine.solve(root.pred, number_variables(root.term), guide.span)
+    for guide in ctx.program.guides:
+        root = ctx.clauses.roots[id(guide)]
+        answers = engine.solve(root.pred, number_variables(root.term), guide.span)
         out.append((guide, answers))
     return out
 
 
-def attach_guides(host: Grounder, solved: Solved) -> None:
+def attach_guides(variables: Variables, solved: Solved) -> None:
     for guide, answers in solved:
-        targets = {n: o for n, o in host.variables.owner.items() if o.pred == guide.target.pred}
+        targets = {n: o for n, o in variables.owner.items() if o.pred == guide.target.pred}
         for answer in answers:
-            fits = [_attach(host, guide, answer, n, o) for n, o in targets.items()]
+            fits = [_attach(variables, guide, answer, n, o) for n, o in targets.items()]
             if targets and not any(fits):
                 fail(
                     "E103",
@@ -137,14 +130,14 @@ def attach_guides(host: Grounder, solved: Solved) -> None:
                     guide.span,
                     "bind its keys in the body in the same way as in the clause that draws",
                 )
-    for variable in host.variables.declared.values():
+    for variable in variables.declared.values():
         for one, other in combinations(variable.guides, 2):
-            _must_agree(host, variable, one, other)
+            _must_agree(variables.ctx, variable, one, other)
 
 
-def _attach(host: Grounder, guide: Guide, answer: Answer, name: str, owner: Owner) -> bool:
+def _attach(variables: Variables, guide: Guide, answer: Answer, name: str, owner: Owner) -> bool:
     """Give a guide to a variable; returns whether it has such keys."""
-    variable = host.variables.declared[name]
+    variable = variables.declared[name]
     arity = len(guide.target.args)
     keys, raw = answer.terms[:arity], answer.terms[arity:]
     met = _same_keys(owner.keys, keys, variable.axes)
@@ -159,21 +152,21 @@ def _attach(host: Grounder, guide: Guide, answer: Answer, name: str, owner: Owne
         )
     mapping, here = met
     timed = guide.target.time is not None
-    params, neural = host.variables.parameters(FAMILIES[guide.family], raw, guide.span, timed)
+    params, neural = read_parameters(variables.ctx, FAMILIES[guide.family], raw, guide.span, timed)
     proposal = Proposal(answer.condition, guide.family, params, neural, guide.span)
     proposal = proposal.map(lambda e: substitute(e, mapping))
     proposal = replace(proposal, condition=and_(here, proposal.condition))
     proposal = _without_other_axes(variable, guide, proposal)
     if and_(variable.guard, proposal.condition) is FALSE:
         return True
-    _check_type(host, guide, proposal, variable)
+    _check_type(guide, proposal, variable)
     # Where the variable is not drawn, no guide is asked for.
     sure = conjuncts(variable.guard)
     condition = and_(*(c for c in conjuncts(proposal.condition) if c not in sure))
     proposal = replace(proposal, condition=condition)
     if proposal not in variable.guides:
         guided = replace(variable, guides=(*variable.guides, proposal))
-        host.variables.declared[name] = guided
+        variables.declared[name] = guided
     return True
 
 
@@ -187,7 +180,7 @@ def _same_keys(
     mapping: dict[Axis, Expr] = {}
     conditions: list[Expr] = []
     for wanted, key in zip(own, keys, strict=True):
-        along = isinstance(wanted, Along)
+        along = isinstance(wanted, KeyAxis)
         axis = _axis(key)
         if axis is None and not along and not isinstance(key, Expr):
             if key_of(wanted) != key_of(key):
@@ -230,9 +223,9 @@ def _flat(params: tuple) -> list[Expr]:
     return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
-def _check_type(host: Grounder, guide: Guide, proposal: Proposal, variable: RandomVariable) -> None:
+def _check_type(guide: Guide, proposal: Proposal, variable: RandomVariable) -> None:
     """A guide must propose what its target draws."""
-    proposed, _ = host.variables.support(FAMILIES[guide.family], proposal.params, guide.span)
+    proposed, _ = outcomes(FAMILIES[guide.family], proposal.params, guide.span)
     if type(proposed) is not type(variable.type):
         fail(
             "E110",
@@ -242,7 +235,7 @@ def _check_type(host: Grounder, guide: Guide, proposal: Proposal, variable: Rand
         )
 
 
-def _must_agree(host: Grounder, variable: RandomVariable, one: Proposal, other: Proposal) -> None:
+def _must_agree(ctx: Context, variable: RandomVariable, one: Proposal, other: Proposal) -> None:
     """Guides that apply at once must propose the same."""
     conditions = (one.condition, other.condition)
     both = and_(variable.guard, *conditions)
@@ -255,7 +248,7 @@ def _must_agree(host: Grounder, variable: RandomVariable, one: Proposal, other: 
             other.span,
             "let their bodies exclude each other: `guide(x@t) ~ … :- not u(_)@t.`",
         )
-    host.must_not(f"two guides of {variable.name} apply at once and differ", both, other.span)
+    ctx.must_not(f"two guides of {variable.name} apply at once and differ", both, other.span)
 
 
 def _same(one: Proposal, other: Proposal) -> bool:

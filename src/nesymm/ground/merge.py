@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nesymm.errors import fail
-from nesymm.ground.clauses import Clauses
+from nesymm.ground.axes import Axes
+from nesymm.ground.context import Context
+from nesymm.ground.tabling import Answer, Table
 from nesymm.ir.algebra import and_, axis_value, eq, exclusive, is_const, not_, or_, within
 from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_, anywhere, case, substitute
@@ -31,24 +33,21 @@ from nesymm.ir.symbols import (
 from nesymm.ir.terms import Compound, atom_text
 from nesymm.ir.types import Enum, Int, Real, Tensor, contains, is_finite, join
 
-if TYPE_CHECKING:
-    from nesymm.ground.tabling import Answer, Host, Table
 
-
-def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:
+def align(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
     """Write answers whose keys overlap along one axis, so that each atom is there once.
 
     `p(E)` for E in 1..3 and `p(2)`, or `p(E)` for E in 2..5, speak of the same atoms.
     """
-    values = clauses.values.get(table.pred, frozenset())
+    values = ctx.clauses.values.get(table.pred, frozenset())
     if table.pred.kind == "choice":
         values = frozenset()  # every binding tells groundings apart
     if not any(axes_of(r.terms) - table.given for r in rows):
         return rows
-    rows = [_spread(host, table, row, values) for row in rows]
+    rows = [_spread(ctx.axes, table, row, values) for row in rows]
     for i in range(len(rows[0].terms)):
         if i not in values:
-            rows = _align_position(host, table, rows, i)
+            rows = _align_position(ctx.axes, table, rows, i)
     out: dict[Any, Answer] = {}
     for row in rows:
         known = out.get(key_of(row.terms))
@@ -59,7 +58,7 @@ def align(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> lis
     return list(out.values())
 
 
-def _spread(host: Host, table: Table, row: Answer, values: frozenset[int]) -> Answer:
+def _spread(axes: Axes, table: Table, row: Answer, values: frozenset[int]) -> Answer:
     """A key that is computed along an axis which is no key itself: entities that meet in
     one place are one place. It becomes an axis over the places."""
     bare = {t.data for t in row.terms if isinstance(t, Expr) and t.op == "axis"}
@@ -82,7 +81,7 @@ def _spread(host: Host, table: Table, row: Answer, values: frozenset[int]) -> An
             )
         loose |= hidden
         axis = Axis(f"X{i + 1}", type_, f"{table.pred.name}.{i}")
-        host.axis(axis, host.sites_of(hidden))
+        axes.note(axis, axes.sites(hidden))
         condition = and_(condition, eq(axis_value(axis), term))
         terms[i] = axis_value(axis)
     if not loose:
@@ -93,7 +92,7 @@ def _spread(host: Host, table: Table, row: Answer, values: frozenset[int]) -> An
     return new
 
 
-def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> list[Answer]:
+def _align_position(axes: Axes, table: Table, rows: list[Answer], i: int) -> list[Answer]:
     terms = [r.terms[i] for r in rows]
     own = [
         t.data
@@ -106,7 +105,7 @@ def _align_position(host: Host, table: Table, rows: list[Answer], i: int) -> lis
     for term in terms:
         wider = join(hull, as_expr(term).type) if not parts(term) else None
         hull = wider if isinstance(wider, Int | Enum) and is_finite(wider) else hull
-    axis = host.axis(replace(own[0], type=hull), host.sites_of(own))
+    axis = axes.note(replace(own[0], type=hull), axes.sites(own))
     here = axis_value(axis)
     out = []
     for row in rows:
@@ -132,24 +131,24 @@ def _substituted(terms: tuple, mapping: dict[Axis, Expr]) -> tuple:
     return tuple(map_symbols(t, lambda e: substitute(e, mapping)) for t in terms)
 
 
-def merge(clauses: Clauses, host: Host, table: Table, rows: list[Answer]) -> list[Answer]:
+def merge(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
     """Join the answers that have the same keys into one, by cases."""
-    values = clauses.values.get(table.pred, frozenset())
+    values = ctx.clauses.values.get(table.pred, frozenset())
     if not values or len(rows) < 2:
         return rows
-    functional = table.pred in clauses.drawn or table.pred in clauses.fluents
+    functional = ctx.clauses.is_functional(table.pred)
     groups: dict[Any, list[Answer]] = {}
     for row in rows:
         keys = tuple(t for i, t in enumerate(row.terms) if i not in values)
         groups.setdefault(key_of(keys), []).append(row)
     out: list[Answer] = []
     for group in groups.values():
-        out += _merge_group(host, table, group, values, functional)
+        out += _merge_group(ctx, table, group, values, functional)
     return out
 
 
 def _merge_group(
-    host: Host, table: Table, group: list[Answer], values: frozenset[int], functional: bool
+    ctx: Context, table: Table, group: list[Answer], values: frozenset[int], functional: bool
 ) -> list[Answer]:
     if len(group) == 1:
         return group
@@ -168,21 +167,19 @@ def _merge_group(
     if overlaps and not functional:
         return group
     for a, b in overlaps:
-        _disagreement(host, table, a, b, values)
+        _disagreement(ctx, table, a, b, values)
     if not _mergeable(group, values):
         return group
     terms = list(group[0].terms)
     for i in values:
         terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
-    from nesymm.ground.tabling import Answer
-
     merged = Answer(tuple(terms), or_(*(a.condition for a in group)), group[0].span)
     for axis in merged.condition.axes - axes_of(merged.terms) - table.given:
         merged.condition = any_(axis, merged.condition)
     return [merged]
 
 
-def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozenset[int]) -> None:
+def _disagreement(ctx: Context, table: Table, a: Answer, b: Answer, values: frozenset[int]) -> None:
     """Two clauses that may apply together must give the same value."""
     pairs = [
         (as_expr(x), as_expr(y))
@@ -204,7 +201,7 @@ def _disagreement(host: Host, table: Table, a: Answer, b: Answer, values: frozen
             "let their bodies exclude each other, or make the argument a key with "
             f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
         )
-    host.conflict(table.pred, and_(a.condition, b.condition, not_(same)), b.span)
+    ctx.must_not_differ(table.pred, and_(a.condition, b.condition, not_(same)), b.span)
 
 
 def agree(x: Expr, y: Expr) -> Expr:

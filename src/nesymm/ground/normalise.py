@@ -12,6 +12,7 @@ from typing import Any
 
 from nesymm.errors import Span
 from nesymm.ground.clauses import Clauses, Origin, Resolvent, Root
+from nesymm.ground.domains import declared_domains, input_types
 from nesymm.ground.literals import (
     BuiltinLit,
     CallLit,
@@ -60,28 +61,26 @@ from nesymm.language.program import (
     Time,
 )
 from nesymm.language.terms import Term, Var
-from nesymm.language.values import heads, valued_variables
+from nesymm.language.values import heads, value_positions, valued_variables
 
 # The collections that have each solution once. The others have one item per proof.
 DISTINCT = frozenset({"all", *AGGREGATES})
 
 
-def normalise(
-    program: CheckedProgram, values: dict[Pred, frozenset[int]]
-) -> tuple[Clauses, dict[Any, Root]]:
-    """All clauses, and a root for each observation, query and guide."""
-    out = Clauses(values=dict(values))
+def normalise(program: CheckedProgram) -> Clauses:
+    values = value_positions(program.clauses, program.inputs, program.fluents, program.timed)
+    domains = declared_domains(program)
+    out = Clauses(program, values, domains, input_types(program, domains))
     compiler = _Compiler(program, out)
     for number, clause in enumerate(program.clauses):
         compiler.clause(number, clause)
     compiler.number = len(program.clauses)
-    roots: dict[Any, Root] = {}
     statements: list[Observation | Query] = [*program.observations, *program.queries]
     for statement in statements:
-        roots[id(statement)] = compiler.root(statement.atom, statement.body, statement.span)
+        out.roots[id(statement)] = compiler.root(statement.atom, statement.body, statement.span)
     for guide in program.guides:
-        roots[id(guide)] = compiler.guide(guide)
-    return out, roots
+        out.roots[id(guide)] = compiler.guide(guide)
+    return out
 
 
 class _Compiler:

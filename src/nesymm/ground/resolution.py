@@ -6,7 +6,7 @@ are completed together, exchanging answers as they come, and the conditions of a
 are read as a least fixpoint. Everything is iterative: a recursion ten thousand calls
 deep is only a long list here.
 
-What the engine does not know (builtins, random variables, state) it asks its `Host`.
+What the engine does not know (random variables, state) it asks its `Host`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from nesymm.errors import Span, fail
-from nesymm.ground import calls
+from nesymm.ground import builtins, calls
 from nesymm.ground.answers import (
     as_asked,
     by_argument,
@@ -29,10 +29,10 @@ from nesymm.ground.answers import (
     split,
     to_be_counted,
 )
-from nesymm.ground.clauses import Clauses
+from nesymm.ground.collect import gather
+from nesymm.ground.context import Context
 from nesymm.ground.cycles import break_cycles
 from nesymm.ground.limits import check_answers, check_call, measure, too_deep
-from nesymm.ground.lists import each_list, refuse_order, uncertain_list, unfold_here, without_lists
 from nesymm.ground.literals import (
     BuiltinLit,
     CallLit,
@@ -46,6 +46,13 @@ from nesymm.ground.literals import (
 from nesymm.ground.merge import align, merge
 from nesymm.ground.summary import certain
 from nesymm.ground.tabling import Answer, Derivation, Host, State, Table, spelt_out
+from nesymm.ground.uncertain_lists import (
+    each_list,
+    refuse_order,
+    uncertain_list,
+    unfold_here,
+    without_lists,
+)
 from nesymm.ground.unify import (
     Env,
     NeedsUnfolding,
@@ -69,8 +76,10 @@ ORDERLESS = frozenset({"sort", "msort", "sum_list", "sumlist", "max_list", "min_
 
 
 class Engine:
-    def __init__(self, clauses: Clauses, host: Host):
-        self.clauses = clauses
+    def __init__(self, ctx: Context, host: Host):
+        self.ctx = ctx
+        self.clauses = ctx.clauses
+        self.axes = ctx.axes
         self.host = host
         self.tables: dict[Any, Table] = {}
         self.open: list[Table] = []
@@ -134,7 +143,7 @@ class Engine:
         rest = tuple(others)
         match lit:
             case GuardLit(condition):
-                self._go_on(state, state.env, condition)
+                self._continue(state, state.env, condition)
             case CallLit():
                 self._call(state, lit)
             case BuiltinLit(name="call"):
@@ -153,7 +162,7 @@ class Engine:
                 inner = range(lit.pred.arity - len(outer))
                 self._await_all(state, lit, (*outer, *(V(free + i) for i in inner)))
             case DrawLit(keys=keys, params=params):
-                args = calls.of_body(self.host, lit.pred, (*keys, *params), state.env)
+                args = self._body_args(lit.pred, (*keys, *params), state.env)
                 self._await_all(state, lit, args)
             case ChoiceLit() if state.table.bag and calls.has_proofs(self.clauses, lit):
                 # Each proof of the body counts, so it is proved here before the choice.
@@ -161,10 +170,16 @@ class Engine:
                 body = (proof, replace(lit, proved=True), *rest)
                 self.tasks.append(state.then(body, state.env, state.condition))
             case ChoiceLit(variables=variables):
-                args = calls.of_body(self.host, lit.pred, variables, state.env)
+                args = self._body_args(lit.pred, variables, state.env)
                 self._await_all(state, lit, args)
 
-    def _go_on(self, state: State, env: Env, condition: Expr) -> None:
+    def _body_args(self, body: Pred, args: tuple, env: Env) -> tuple:
+        """How the body of a random clause is called: for what is known, or as a whole."""
+        if self.host.asks_whole(body):
+            return tuple(V(i) for i in range(body.arity))
+        return calls.canonical(args, env)
+
+    def _continue(self, state: State, env: Env, condition: Expr) -> None:
         """Continue behind the first literal, where it holds."""
         both = and_(state.condition, condition)
         if both is not FALSE:
@@ -195,14 +210,14 @@ class Engine:
         while pending:
             env, condition = pending.pop()
             try:
-                for new, extra in self.host.builtin(lit, env):
+                for new, extra in builtins.run(self.ctx, lit, env):
                     self._note(extra, lit.span)
                     yield new, and_(condition, extra)
             except NeedsUnfolding as needed:
                 value = needed.value
                 if value.certain or lit.name not in ORDERLESS:
                     refuse_order(value, lit.span)
-                for items, holds in reversed(unfold_here(self.host, value, lit.span)):
+                for items, holds in reversed(unfold_here(self.axes, value, lit.span)):
                     # Spelt out, the list is still one whose order must not matter.
                     spelt = items if value.ordered else certain(items, ordered=False)
                     replaced = [replace_list(t, value, spelt) for t in env]
@@ -237,12 +252,12 @@ class Engine:
             self._push(state, calls.facts(self.clauses, lit, args, state.env), lit.span)
             return
         if state.table.bag:
-            found = calls.expanded(self.clauses, self.host, state, lit, args)
+            found = calls.expanded(self.ctx, state, lit, args)
             if found is not None:
                 self.tasks.extend(reversed(found))
                 return
         if keyed:
-            args = calls.by_key(self.clauses, self.host, lit, args, state.env)
+            args = calls.by_key(self.ctx, lit, args, state.env)
         self._await(state, lit.pred, number_variables(args), lit.span)
 
     def _unfolds(self, state: State, args: tuple, span: Span | None) -> bool:
@@ -251,7 +266,7 @@ class Engine:
         value = uncertain_list(args)
         if value is None:
             return False
-        for env, holds in each_list(self.host, value, state.env, span):
+        for env, holds in each_list(self.axes, value, state.env, span):
             both = and_(state.condition, holds)
             if both is not FALSE:
                 self.tasks.append(state.then(state.body, list(env), both))
@@ -285,7 +300,7 @@ class Engine:
         lit = state.body[0]
         axes = axes_of(table.args).union(*(axes_of(a.terms) for a in table.answers.values()))
         if axes:
-            split(self.host, axes, table)
+            split(self.axes, axes, table)
         match lit:
             case CallLit() | ChoiceLit():
                 table.consumers.append(state)
@@ -295,7 +310,7 @@ class Engine:
                 reference = make("atom", data=("not", table.number, len(table.negations)))
                 table.negations.append((reference, state))
                 state.table.ordered = False
-                self._go_on(state, state.env, not_(reference))
+                self._continue(state, state.env, not_(reference))
             case CollectLit():
                 self._cyclic(table, lit.span, "the answers to collect depend on the result")
             case DrawLit():
@@ -315,7 +330,7 @@ class Engine:
     def _feed_open(self, state: State, answer: Answer) -> None:
         """An answer of an open table, for a derivation of the same cycle."""
         if axes := axes_of(answer.terms):
-            split(self.host, axes, state.table)
+            split(self.axes, axes, state.table)
         if answer.reference is None:
             answer.reference = make("atom", data=("answer", answer))
         lit = state.body[0]
@@ -338,9 +353,9 @@ class Engine:
         match lit:
             case CallLit():
                 counted = state.table.bag and state.rule.timed
-                answers = to_be_counted(self.host, table) if counted else table.final
+                answers = to_be_counted(self.axes, table) if counted else table.final
                 for answer in reversed(answers):
-                    self._consume(state, lit, *instantiated(self.host, lit.site, answer, table))
+                    self._consume(state, lit, *instantiated(self.axes, lit.site, answer, table))
             case ChoiceLit():
                 for answer in reversed(table.final):
                     self._consume_choice(state, lit, answer, table)
@@ -354,19 +369,19 @@ class Engine:
                 some = self._some(state, lit, table)
                 if state.table.order is not None and some not in (TRUE, FALSE):
                     state.table.ordered = False
-                self._go_on(state, state.env, not_(some))
+                self._continue(state, state.env, not_(some))
             case CollectLit():
                 counted = lit.timed and not table.bag
-                answers = to_be_counted(self.host, table) if counted else table.final
+                answers = to_be_counted(self.axes, table) if counted else table.final
                 rows = [(a.terms, a.condition) for a in answers]
                 ordered = lit.timed or table.ordered
-                self._push(state, self.host.collect(lit, rows, list(state.env), ordered))
+                self._push(state, gather(self.axes, lit, rows, list(state.env), ordered))
 
     def _some(self, state: State, lit: NegLit, table: Table) -> Expr:
         """When some answer to what is negated holds."""
         found = []
         for answer in table.final:
-            terms, condition = instantiated(self.host, lit.site, answer, table)
+            terms, condition = instantiated(self.axes, lit.site, answer, table)
             if met := meet(zip(lit.args, terms, strict=True), state.env, condition):
                 holds = met[1]
                 for axis in axes_of(terms) - table.given:
@@ -381,7 +396,7 @@ class Engine:
         if unify_all(zip(lit.args, terms, strict=True), env, conditions):
             for extra in conditions[1:]:
                 self._note(extra, lit.span)
-            self._go_on(state, env, and_(*conditions))
+            self._continue(state, env, and_(*conditions))
 
     def _consume_choice(
         self, state: State, lit: ChoiceLit, answer: Answer, table: Table | None
@@ -389,7 +404,7 @@ class Engine:
         met = meet(zip(lit.variables, answer.terms, strict=True), state.env, answer.condition)
         if met is not None:
             env, condition = met
-            self._go_on(state, env, and_(condition, self.host.choose(lit, answer, table)))
+            self._continue(state, env, and_(condition, self.host.choose(lit, answer, table)))
 
     def _consume_draw(self, state: State, lit: DrawLit, answer: Answer, table: Table) -> None:
         keys = answer.terms[: len(lit.keys)]
@@ -404,13 +419,13 @@ class Engine:
             here = map_symbols(drawn, partial(substitute, mapping=asked))
             pairs = zip((*lit.keys, *lit.drawn), (*keys, *here), strict=True)
             if met := meet(pairs, state.env, and_(answer.condition, extra)):
-                self._go_on(state, *met)
+                self._continue(state, *met)
 
     # ------------------------------------------------------------ giving answers
 
     def _answer(self, state: State) -> None:
         table, rule = state.table, state.rule
-        concluded = conclusion(self.host, state)
+        concluded = conclusion(self.ctx, state)
         if concluded is None:
             return
         terms, env, condition = concluded
@@ -421,11 +436,11 @@ class Engine:
             if not table.order.proves(bindings, alone=state.alone):
                 table.ordered = False
         terms = as_asked(self.clauses, table, terms)
-        for row, holds in list(without_lists(self.host, terms, TRUE, rule.span)):
+        for row, holds in list(without_lists(self.axes, terms, TRUE, rule.span)):
             self._add(table, row, and_(condition, holds), rule.span)
 
     def _add(self, table: Table, terms: tuple, condition: Expr, span: Span | None) -> None:
-        terms, condition = by_argument(self.host, table, terms, condition)
+        terms, condition = by_argument(self.axes, table, terms, condition)
         if condition is FALSE:
             return
         key = (key_of(terms), len(table.answers)) if table.bag else key_of(terms)
@@ -473,7 +488,7 @@ class Engine:
             if table.recursive and table.pred.kind == "choice":
                 rows = each_once(one for row in rows for one in spelt_out(row))
             if not table.bag:
-                rows = align(self.clauses, self.host, table, rows)
-            table.final = merge(self.clauses, self.host, table, rows)
+                rows = align(self.ctx, table, rows)
+            table.final = merge(self.ctx, table, rows)
             table.answers = {}
             self.host.completed(table)

@@ -7,7 +7,7 @@ from operator import ge, le, lt
 from typing import Any
 
 from nesymm.errors import Span, fail
-from nesymm.ground.lists import MAX_UNFOLD
+from nesymm.ground.uncertain_lists import MAX_UNFOLD
 from nesymm.ir.algebra import const, or_
 from nesymm.ir.arithmetic import arithmetic, number
 from nesymm.ir.axes import any_, case, reduce_

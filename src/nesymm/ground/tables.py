@@ -6,10 +6,10 @@ from typing import Any
 
 from nesymm.ir.algebra import and_, const, within
 from nesymm.ir.axes import lookup
-from nesymm.ir.expr import Expr, Table
+from nesymm.ir.expr import ConstantTable, Expr
 from nesymm.ir.symbols import key_of
 from nesymm.ir.terms import V
-from nesymm.ir.types import Enum, Int, Type, join
+from nesymm.ir.types import Enum, Int, join_all
 from nesymm.language.program import Pred
 
 
@@ -40,8 +40,8 @@ def lookup_facts(
     for row in wanted:
         by_key.setdefault(tuple(row[i] for i in symbolic), []).append(row)
 
-    def table(name: str, entries: dict[tuple, Any], default: Any) -> Table:
-        return Table(name, tuple(domains), entries, default)
+    def table(name: str, entries: dict[tuple, Any], default: Any) -> ConstantTable:
+        return ConstantTable(name, tuple(domains), entries, default)
 
     def present(name: str, entries: dict[tuple, Any]) -> Expr:
         size = 1
@@ -58,7 +58,7 @@ def lookup_facts(
         there = present(pred.name, dict.fromkeys(by_key, True))
         for i in free:
             column = {k: found[0][i] for k, found in by_key.items()}
-            if _common([v for v in column.values()]) is None:
+            if join_all(const(v).type for v in column.values()) is None:
                 return None
             anything = next(iter(column.values()))
             template[i] = lookup(table(f"{pred.name}.{i + 1}", column, anything), *keys)
@@ -83,10 +83,3 @@ def _domain(values: list) -> Int | Enum | None:
     if all(type(v) is str for v in values):
         return Enum(tuple(dict.fromkeys(values)))
     return None
-
-
-def _common(values: list) -> Type | None:
-    type_: Type | None = const(values[0]).type
-    for value in values[1:]:
-        type_ = join(type_, const(value).type) if type_ is not None else None
-    return type_

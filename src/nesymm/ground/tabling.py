@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from nesymm.errors import Span
+from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Resolvent
-from nesymm.ground.literals import BuiltinLit, CallLit, ChoiceLit, CollectLit, DrawLit, Lit
+from nesymm.ground.literals import CallLit, ChoiceLit, DrawLit, Lit
 from nesymm.ground.order import Order
 from nesymm.ground.unify import Env, unify
 from nesymm.ir.algebra import and_, const, eq, exclusive
@@ -23,17 +24,8 @@ from nesymm.language.program import Pred
 MAX_VALUES = 1_000
 
 
-class Split(Exception):
-    """An axis met something that needs its values one by one: enumerate it at its source."""
-
-    def __init__(self, sites: Iterable[str]):
-        self.sites = frozenset(sites)
-
-
 class Host(Protocol):
     """What the engine asks of its surroundings."""
-
-    def builtin(self, lit: BuiltinLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
 
     def read_state(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
 
@@ -45,24 +37,7 @@ class Host(Protocol):
 
     def asks_whole(self, body: Pred) -> bool: ...
 
-    def collect(
-        self, lit: CollectLit, answers: list[tuple[tuple, Expr]], env: Env, ordered: bool
-    ) -> Iterable[tuple[Env, Expr]]: ...
-
-    def axis(self, axis: Axis, sites: Iterable[str]) -> Axis: ...
-
-    def renamed_axes(self, axes: Iterable[Axis], site: str) -> dict[Axis, Expr]: ...
-    def sites_of(self, axes: Iterable[Axis]) -> set[str]: ...
-
-    def split_axes(self, axes: Iterable[Axis], span: Span | None) -> NoReturn: ...
-
-    def has_axes(self) -> bool: ...
-
-    def conflict(self, pred: Pred, condition: Expr, span: Span | None) -> None: ...
-
     def completed(self, table: Table) -> None: ...
-
-    def evaluate(self, term: Any, span: Span | None, timed: bool) -> Any: ...
 
 
 class Answer:
@@ -211,7 +186,7 @@ def spelt_out(answer: Answer) -> Iterator[Answer]:
             yield one
 
 
-def coincide(host: Host, given: frozenset[Axis], other: Answer, answer: Answer) -> Expr:
+def coincide(axes: Axes, given: frozenset[Axis], other: Answer, answer: Answer) -> Expr:
     """When another answer of a table holds and has the same terms: they are then one atom.
 
     `given` are the axes that the table was called with.
@@ -226,5 +201,5 @@ def coincide(host: Host, given: frozenset[Axis], other: Answer, answer: Answer) 
     apart = axes_of([term for x, y in pairs if x is not y for term in (x, y)]) - shared
     if apart:
         # Elements of an axis beside what is not along it: to be told one by one.
-        host.split_axes(apart, answer.span)
+        axes.split(apart, answer.span)
     return and_(other.condition, *conditions)

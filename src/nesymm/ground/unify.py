@@ -11,15 +11,7 @@ from typing import Any
 
 from nesymm.ir.algebra import and_, eq, not_, or_
 from nesymm.ir.expr import FALSE, TRUE, Expr
-from nesymm.ir.symbols import (
-    CondList,
-    as_expr,
-    atoms_of,
-    axes_of,
-    entries_of,
-    parts,
-    rebuilt,
-)
+from nesymm.ir.symbols import CondList, as_expr, atoms_of, axes_of, entries_of, parts, rebuilt
 from nesymm.ir.terms import Compound, Cons, V
 
 Env = list

@@ -15,7 +15,7 @@ import numpy as np
 from nesymm.inference.arrays import indexed
 from nesymm.inference.densities import constrain, log_interval, sound
 from nesymm.inference.named import Named, apply, expand, reduce, take, union
-from nesymm.ir.expr import Axis, Expr, Table, postorder
+from nesymm.ir.expr import Axis, ConstantTable, Expr, postorder
 from nesymm.ir.types import Bool, Enum, Int, Real, Tensor, Type, domain, join
 
 
@@ -213,7 +213,7 @@ class Lowering:
     # ------------------------------------------------------------ tables and keys
 
     def lookup(self, expr: Expr, keys: tuple[Named, ...]) -> Named:
-        table: Table = expr.data
+        table: ConstantTable = expr.data
         shape = tuple(int(d.size) for d in table.domains)
         columns = [_positions(d) for d in table.domains]
         dense = np.full(shape, self._code(table.default, expr.type), dtype=self._dtype(expr.type))

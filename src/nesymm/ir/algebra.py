@@ -11,22 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nesymm.ir.expr import (
-    FALSE,
-    TRUE,
-    Axis,
-    Expr,
-    make,
-)
-from nesymm.ir.types import (
-    Bool,
-    Enum,
-    Int,
-    Real,
-    Tensor,
-    Type,
-    contains,
-)
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.ir.types import INF, Bool, Enum, Int, Real, Tensor, Type, contains
 
 # ---------------------------------------------------------------- constants
 
@@ -342,11 +328,13 @@ def le(a: Expr, b: Expr) -> Expr:
 
 
 def within(value: Expr, type_: Type) -> Expr:
-    """The condition that a value lies in a finite type."""
+    """The condition that a value lies in a type."""
     if contains(type_, value.type):
         return TRUE
-    if isinstance(type_, Int) and isinstance(value.type, Int | Real):
-        return and_(le(const(int(type_.lo)), value), le(value, const(int(type_.hi))))
+    if isinstance(type_, Int | Real) and isinstance(value.type, Int | Real):
+        whole = isinstance(type_, Int)
+        low, high = (const(int(b) if whole and abs(b) < INF else b) for b in (type_.lo, type_.hi))
+        return and_(le(low, value), le(value, high))
     if isinstance(type_, Enum) and isinstance(value.type, Enum):
         return or_(*(eq(value, const(v)) for v in value.type.values if v in type_.values))
     return FALSE

@@ -22,8 +22,18 @@ from nesymm.ir.algebra import (
     within,
 )
 from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic, number
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, Substitution, Table, in_order, make, rewrite
-from nesymm.ir.types import BOOL, Bool, Enum, Int, Real, Type, domain, join
+from nesymm.ir.expr import (
+    FALSE,
+    TRUE,
+    Axis,
+    ConstantTable,
+    Expr,
+    Substitution,
+    in_order,
+    make,
+    rewrite,
+)
+from nesymm.ir.types import Bool, Enum, Int, Real, Type, domain, join_all
 
 # ---------------------------------------------------------------- choice
 
@@ -45,9 +55,7 @@ def case(branches: Sequence[tuple[Expr, Expr]]) -> Expr:
         raise ValueError("a case needs a branch that can apply")
     if len(live) == 1 or all(v is live[0][1] for _, v in live):
         return live[0][1]
-    type_: Type | None = live[0][1].type
-    for _, value in live[1:]:
-        type_ = join(type_, value.type) if type_ is not None else None
+    type_ = join_all(value.type for _, value in live)
     if type_ is None:
         raise TypeError("the branches of a case have no common type")
     if isinstance(type_, Bool):
@@ -190,18 +198,15 @@ def lookup(table: Any, *keys: Expr) -> Expr:
     values = list(dict.fromkeys(table.entries.values()))
     if table.default is not None:
         values.append(table.default)
-    types: list[Type] = [const(v).type for v in values]
-    type_: Type | None = types[0]
-    for other in types[1:]:
-        type_ = join(type_, other) if type_ is not None else None
+    type_ = join_all(const(v).type for v in values)
     if type_ is None:
         raise TypeError("the entries of a table have no common type")
-    return make("lookup", keys, table, BOOL if isinstance(types[0], Bool) else type_)
+    return make("lookup", keys, table, type_)
 
 
 @cache
-def _positions(type_: Enum) -> Table:
-    return Table("position", (type_,), {(v,): i for i, v in enumerate(type_.values)})
+def _positions(type_: Enum) -> ConstantTable:
+    return ConstantTable("position", (type_,), {(v,): i for i, v in enumerate(type_.values)})
 
 
 def position(term: Expr) -> Expr:

@@ -27,7 +27,7 @@ array, one element per value of its free axes. Reductions bind an axis.
 | any | condition | Axis | whether the condition holds anywhere along the axis |
 | sum, min, max | condition, value | Axis | over the places where the condition holds |
 | pick | condition, value | Axis | the value at the first place where the condition holds |
-| lookup | keys | Table | an entry of a constant table |
+| lookup | keys | ConstantTable | an entry of a constant table |
 | lfp | | (System, index) | an atom of a positive cycle, by least fixpoint |
 | atom | | key | inside the grounder only: an atom whose definition is not yet known |
 """
@@ -73,7 +73,7 @@ def in_order(axes: Iterable[Axis]) -> list[Axis]:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ConstantTable:
     """A constant array: the rows of a fact table that are looked up by key.
 
     `entries` is sparse; keys that it lacks have the value `default`.

@@ -9,15 +9,15 @@ and obviously, in the interpreter of the tests.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from nesymm.errors import NesymmError, Span
 from nesymm.ir.expr import TRUE, Axis, Expr, System, make, postorder, rewrite
-from nesymm.ir.symbols import as_expr, as_tensor
-from nesymm.ir.terms import Compound, rounded, show
-from nesymm.ir.types import BOOL, Int, Tensor, Type, join
+from nesymm.ir.symbols import as_expr, as_tensor, rebuilt
+from nesymm.ir.terms import rounded, show
+from nesymm.ir.types import BOOL, Int, Tensor, Type, join_all
 from nesymm.language.program import At, AtLast, During, Time
 
 # The name of a predicate, before its arguments and its time.
@@ -151,19 +151,15 @@ class Slot(Part):
 
     def arguments(self, keys: tuple, fields: Sequence[Any]) -> tuple:
         """The arguments of its atom, with keys and fields filled in."""
-        found = {"key": keys, "field": fields}
-
-        def fill(term: Any) -> Any:
-            if type(term) is Hole:
-                return found[term.kind][term.i]
-            if type(term) is tuple:
-                return tuple(map(fill, term))
-            if type(term) is Compound:
-                return Compound(term.functor, tuple(map(fill, term.args)))
-            return term
-
         assert self.atom is not None
-        return tuple(map(fill, self.atom[1]))
+        return filled(self.atom[1], {"key": keys, "field": fields})
+
+
+def filled(term: Any, values: Mapping[str, Sequence[Any]]) -> Any:
+    """A term with its holes filled, by their kind."""
+    if type(term) is Hole:
+        return values[term.kind][term.i]
+    return rebuilt(term, lambda t: filled(t, values))
 
 
 Param = Expr | tuple[Expr, ...]
@@ -274,9 +270,7 @@ class ObservationDecl(Part):
         """The type of what is observed in column i: one that holds the values of all branches."""
         if self.value is not None:
             return self.constant(i).type
-        type_: Type | None = self.branches[0].values[i].type
-        for branch in self.branches[1:]:
-            type_ = join(type_, branch.values[i].type) if type_ is not None else None
+        type_ = join_all(branch.values[i].type for branch in self.branches)
         if type_ is None:
             raise NesymmError(f"the values of {self.name} have no common type")
         return type_

@@ -8,6 +8,7 @@ distributions, carried and observed; it is never compared.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 INF = math.inf
@@ -134,6 +135,15 @@ def join(a: Type, b: Type) -> Type | None:
             return Tensor(a.shape if a.shape == b.shape else None)
         case _:
             return None
+
+
+def join_all(types: Iterable[Type]) -> Type | None:
+    """The least type that holds them all, or None where there is none."""
+    first, *others = types
+    joined: Type | None = first
+    for other in others:
+        joined = join(joined, other) if joined is not None else None
+    return joined
 
 
 def contains(outer: Type, inner: Type) -> bool:

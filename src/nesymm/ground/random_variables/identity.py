@@ -12,7 +12,7 @@ from nesymm.language.program import Pred
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class KeyAxis:
     """A key that runs along an axis of its variable: the number of that axis."""
 
     axis: int
@@ -20,7 +20,7 @@ class Along:
 
 @dataclass
 class Identity:
-    """Which random variable: its keys (constants, or `Along` an axis), and the axes."""
+    """Which random variable: its keys (constants, or `KeyAxis` an axis), and the axes."""
 
     keys: tuple
     axes: tuple[Axis, ...]
@@ -81,7 +81,7 @@ def identify(bindings: Iterable[Any], names: Iterable[str]) -> Identity:
     for name, term in zip(names, bindings, strict=True):
         if isinstance(term, Expr):
             if term.op == "axis":
-                keys.append(Along(number(term.data, name)))
+                keys.append(KeyAxis(number(term.data, name)))
         elif not has_symbol(term):
             keys.append(term)
         else:

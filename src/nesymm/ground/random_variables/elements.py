@@ -16,7 +16,7 @@ from itertools import chain, combinations, product
 from typing import Any, NoReturn
 
 from nesymm.errors import fail
-from nesymm.ground.identity import Owner
+from nesymm.ground.random_variables.identity import Owner
 from nesymm.ir.algebra import axis_value, const
 from nesymm.ir.axes import rebuild, substitute
 from nesymm.ir.expr import Axis, Expr, make

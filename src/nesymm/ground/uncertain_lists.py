@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nesymm.errors import Span, fail
-from nesymm.ground.tabling import Host, Split
+from nesymm.ground.axes import Axes, Split
 from nesymm.ground.unify import replace_list
 from nesymm.ir.algebra import and_, not_
 from nesymm.ir.expr import FALSE, TRUE, Expr
@@ -55,26 +55,25 @@ def uncertain_list(terms: Iterable[Any]) -> CondList | None:
 
 
 def each_list(
-    host: Host, value: CondList, terms: Iterable[Any], span: Span | None
+    axes: Axes, value: CondList, terms: Iterable[Any], span: Span | None
 ) -> list[tuple[tuple, Expr]]:
     """The terms with a list replaced by each of the lists that it can be, in their order."""
     refuse_order(value, span)
     return [
         (tuple([replace_list(t, value, items) for t in terms]), holds)
-        for items, holds in unfold_here(host, value, span)
+        for items, holds in unfold_here(axes, value, span)
     ]
 
 
-def unfold_here(host: Host, value: CondList, span: Span | None) -> list[tuple[tuple, Expr]]:
+def unfold_here(axes: Axes, value: CondList, span: Span | None) -> list[tuple[tuple, Expr]]:
     """The same as `unfold`, for a list whose items may lie along axes: these are split."""
-    axes = axes_of(x for item in value.items for x in item)
-    if axes:
-        raise Split(host.sites_of(axes))
+    if along := axes_of(x for item in value.items for x in item):
+        raise Split(axes.sites(along))
     return list(unfold(value, span))
 
 
 def without_lists(
-    host: Host, terms: tuple, condition: Expr, span: Span | None
+    axes: Axes, terms: tuple, condition: Expr, span: Span | None
 ) -> Iterator[tuple[tuple, Expr]]:
     """Terms in which all lists are plain, for each of the lists that uncertain ones can be."""
     pending = [(terms, condition)]
@@ -84,7 +83,7 @@ def without_lists(
         if value is None:
             yield row, holds
             continue
-        for new, extra in each_list(host, value, row, span):
+        for new, extra in each_list(axes, value, row, span):
             both = and_(holds, extra)
             if both is not FALSE:
                 pending.append((new, both))

@@ -1,0 +1,86 @@
+"""Comparing terms and numbers, and `is`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nesymm.errors import fail
+from nesymm.ground.builtins.results import Results, bind, where
+from nesymm.ground.context import Context
+from nesymm.ground.literals import BuiltinLit
+from nesymm.ground.unify import Env, resolve, unify
+from nesymm.ir.algebra import and_, eq, le, lt, not_
+from nesymm.ir.expr import TRUE, Expr
+from nesymm.ir.symbols import as_expr, is_ground, key_of
+from nesymm.ir.terms import Compound, V, rounded
+from nesymm.ir.types import Int, Real, Tensor
+
+
+def compare(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    terms = []
+    for arg in lit.args:
+        term = resolve(arg, env)
+        if type(term) is V:
+            fail(
+                "E302",
+                "a variable in this comparison has no value yet",
+                lit.span,
+                "bind it by a literal to the left",
+            )
+        terms.append(ctx.evaluator.value(term, lit.span, lit.timed))
+    a, b = terms
+    terms_only = not any(isinstance(x, Expr) and isinstance(x.type, Tensor) for x in terms)
+    if lit.name in ("=:=", "=\\=") and terms_only and (_is_term(a) or _is_term(b)):
+        same = eq(as_expr(a), as_expr(b))
+        return where(env, same if lit.name == "=:=" else not_(same))
+    x = as_expr(ctx.number(a, lit.span, lit.timed))
+    y = as_expr(ctx.number(b, lit.span, lit.timed))
+    match lit.name:
+        case "<":
+            return where(env, lt(x, y))
+        case ">":
+            return where(env, lt(y, x))
+        case "=<":
+            return where(env, le(x, y))
+        case ">=":
+            return where(env, le(y, x))
+        case "=:=":
+            return where(env, eq(x, y))
+        case _:
+            return where(env, not_(eq(x, y)))
+
+
+def _is_term(value: Any) -> bool:
+    """An atom, or a symbol over atoms: compared as a term, not as a number."""
+    if isinstance(value, Expr):
+        return not isinstance(value.type, Int | Real)
+    return isinstance(value, str)
+
+
+def unify_goal(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    return bind(env, lit.args)
+
+
+def not_unify(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    new = list(env)
+    conditions: list[Expr] = []
+    if not unify(lit.args[0], lit.args[1], new, conditions):
+        return where(env, TRUE)
+    return where(env, not_(and_(*conditions)))
+
+
+def identical(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    a, b = (resolve(x, env) for x in lit.args)
+    if not (is_ground(a) and is_ground(b)):
+        same = key_of(a) == key_of(b)
+        return where(env, same == (lit.name == "=="))
+    return unify_goal(ctx, lit, env) if lit.name == "==" else not_unify(ctx, lit, env)
+
+
+def is_(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    value = ctx.evaluator.value(resolve(lit.args[1], env), lit.span, lit.timed)
+    if not (isinstance(value, Expr) or type(value) in (int, float, tuple)):
+        value = ctx.number(value, lit.span, lit.timed)
+    if type(value) is tuple and type(resolve(lit.args[1], env)) is not Compound:
+        value = ctx.number(value, lit.span, lit.timed)
+    return bind(env, (lit.args[0], value if lit.timed else rounded(value)))

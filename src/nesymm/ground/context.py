@@ -1,0 +1,52 @@
+"""What the parts of one round share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nesymm.errors import Span
+from nesymm.ground.axes import Axes
+from nesymm.ground.clauses import Clauses
+from nesymm.ground.evaluate import Evaluator
+from nesymm.ir.axes import anywhere
+from nesymm.ir.expr import FALSE, Expr
+from nesymm.ir.step import Flag, InputDecl
+from nesymm.ir.symbols import plain
+from nesymm.language.program import Pred
+
+
+class Context:
+    """The program of a round, the axes and parameters that it meets, and what must not happen."""
+
+    def __init__(self, clauses: Clauses, split: frozenset[str]):
+        self.clauses = clauses
+        self.program = clauses.program
+        self.axes = Axes(self.program.temporal, split)
+        tensors = {
+            name: InputDecl(name, given.timed, (), True)
+            for name, given in self.program.tensors.items()
+        }
+        self.evaluator = Evaluator(self.program.networks, tensors)
+        self.flags: dict[Flag, None] = {}
+
+    def number(
+        self, term: Any, span: Span | None, timed: bool = True, constraint: str = "real"
+    ) -> Any:
+        """The value of an arithmetic term, a symbol where it is only known at run time."""
+        return plain(self.evaluator.number(term, span, timed, constraint))
+
+    def must_not(self, message: str, condition: Expr, span: Span | None) -> None:
+        flag = Flag(message, anywhere(condition), span)
+        if flag.condition is not FALSE:
+            self.flags.setdefault(flag)
+
+    def must_not_differ(self, pred: Pred, condition: Expr, span: Span | None) -> None:
+        self.must_not(different_values(pred), condition, span)
+
+
+def different_values(pred: Pred) -> str:
+    """What is wrong where a value is given twice."""
+    message = f"two clauses give {pred} different values"
+    if pred.arity > 1:
+        message += f"; `:- fluent({pred.name}(…))` says which arguments are keys"
+    return message
