@@ -158,8 +158,9 @@ def test_pages_use_the_words_of_the_field(page: str) -> None:
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
-    for page in PAGES:
-        assert page == "README.md" or f"(docs/{page})" in text_of("README.md"), page
+    for page, path in PAGES.items():
+        link = f"({path.relative_to(ROOT)})"
+        assert page == "README.md" or link in text_of("README.md"), page
 
 
 def test_console_commands_are_well_formed() -> None:

@@ -324,7 +324,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
     assert child.returncode == 130, err
     assert b"Traceback" not in err
     last = max(int(p.stem[-6:]) for p in checkpoints.glob("epoch-*"))
-    told = f"{last} epochs are kept; go on with: nesymm train config.toml --resume --seed 3"
+    told = f"{last} epochs are kept; resume with: nesymm train config.toml --resume --seed 3"
     assert told.encode() in err
 
 

@@ -178,7 +178,7 @@ def optimizers() -> dict[str, dict[str, inspect.Parameter]]:
     found = {}
     for name in sorted(dir(optax)):
         made = getattr(optax, name)
-        # Those that search along a line need the loss itself, not its slope alone.
+        # Those that search along a line need the loss itself, not its gradient alone.
         if name.startswith(("_", "scale_by")) or name == "lbfgs" or not inspect.isfunction(made):
             continue
         settings = inspect.signature(made).parameters

@@ -20,7 +20,7 @@ def read_data(
     """What the model reads (with the lengths), and the labels. The rest is named and left out."""
     arrays = read_npz(path)
     read = {*wanted(model.step), LENGTH}
-    told = {}
+    truths = {}
     for name in labels:
         if name not in arrays:
             has = ", ".join(arrays) or "none"
@@ -30,15 +30,15 @@ def read_data(
                 f"`{path}`: labels {name}: expected zeros and ones, NaN where there is none; "
                 f"received an array of {arrays[name].dtype}"
             )
-        told[name] = np.asarray(arrays[name], dtype=np.float64)
-        known = told[name][~np.isnan(told[name])]
+        truths[name] = np.asarray(arrays[name], dtype=np.float64)
+        known = truths[name][~np.isnan(truths[name])]
         if not np.isin(known, (0, 1)).all():
             odd = known[~np.isin(known, (0, 1))][0]
             raise NesymmError(
                 f"`{path}`: labels {name}: expected zeros and ones, NaN where there is none; "
                 f"received {odd:g}"
             )
-    unread = [n for n in arrays if n not in read and n not in told]
+    unread = [n for n in arrays if n not in read and n not in truths]
     if unread:
         typer.echo(f"`{path}`: not read: {', '.join(unread)}", err=True)
-    return {n: a for n, a in arrays.items() if n in read}, told
+    return {n: a for n, a in arrays.items() if n in read}, truths

@@ -41,9 +41,9 @@ def evaluate(
         refuse_unbound(model)
         if not model.step.temporal:
             raise NesymmError("this program has no time; `nesymm query` answers it")
-        arrays, told = read_data(model, data, asked)
+        arrays, truths = read_data(model, data, asked)
         found = filter_arrays(model, arrays, data, chosen, seed, steps)
-        scores = {name: _score(found, asked[name], told[name], name) for name in asked}
+        scores = {name: _score(found, asked[name], truths[name], name) for name in asked}
         if json:
             rows = {name: {"query": asked[name], **s.as_json()} for name, s in scores.items()}
             print_json(found.as_json() | {"labels": rows})

@@ -2,7 +2,7 @@
 
 What they do is in `nesymm.cli`, imported when a command runs, so that `nesymm --help` is
 fast. Exit codes: 0 all is well, 2 a mistake in a program, a configuration, data or on the
-command line, 3 training cannot go on (the loss is not finite), 130 interrupted.
+command line, 3 training stopped (the loss is not finite), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -200,7 +200,8 @@ def filter_(
     steps: Steps = None,
     networks: Networks = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="OUT.png", help="Draw the answers over time to a file.")
+        Path | None,
+        typer.Option(metavar="OUT.png", help="Draw the query probabilities over time to a file."),
     ] = None,
 ) -> None:
     """Follow sequences of data: the probabilities of the queries at each step.
@@ -222,7 +223,7 @@ def filter_(
 def train(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, and how.")],
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint of an earlier run.")
+        bool, typer.Option("--resume", help="Resume from the last checkpoint of an earlier run.")
     ] = False,
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**32 - 1, help="Instead of [training] seed.")
@@ -253,7 +254,7 @@ def train(
 
     It writes model.safetensors, history.csv, history.json, loss.png and checkpoints. The model
     file has all that `evaluate` and `generate` need. There is a checkpoint after each epoch, and
-    with `every` also after so many batches. When interrupted, it says how to go on.
+    with `every` also after so many batches. When interrupted, it prints the command that resumes.
     """
     from nesymm.cli.train import train
 
@@ -282,11 +283,11 @@ def evaluate(
     steps: Steps = None,
     networks: Networks = None,
 ) -> None:
-    """Measure a model on data: log-evidence, answers, and how well they tell labels.
+    """Measure a model on data: log-evidence, query probabilities, and how well they predict labels.
 
     Labels are arrays in DATA.npz, one entry per sequence for a query about one step (rain@T),
     one per sequence and step for a query at every step (rain@t); NaN where there is none. The
-    scores are accuracy, balanced accuracy, F1 (from 0.5 on the answer is yes) and log loss.
+    scores are accuracy, balanced accuracy, F1 (with the threshold 0.5) and log loss.
     """
     from nesymm.cli.evaluate import evaluate
 

@@ -151,7 +151,7 @@ class _Run:
         if kept and not resume:
             raise NesymmError(
                 f"`{self.checkpoints}` has checkpoints of an earlier run, up to epoch {kept[-1]}\n"
-                "  = help: go on with it by `--resume`, or name another folder: `--out DIR`"
+                "  = help: resume it by `--resume`, or name another folder: `--out DIR`"
             )
 
     def how_to_resume(self, seed: int | None, out: Path | None) -> str:
@@ -161,7 +161,7 @@ class _Run:
         command = ["nesymm", "train", str(self.path), "--resume"]
         command += [] if seed is None else ["--seed", str(seed)]
         command += [] if out is None else ["--out", str(out)]
-        return f"{kept[-1]} epochs are kept; go on with: {shlex.join(command)}"
+        return f"{kept[-1]} epochs are kept; resume with: {shlex.join(command)}"
 
     # ------------------------------------------------------------ what is written
 
@@ -185,12 +185,12 @@ class _Run:
 
     def words(self, fitted: Fitted) -> str:
         rows = fitted.history
-        told = f"{len(rows)} epochs ({fitted.stopped}): loss {rows[0]['loss']:.4f}"
-        told += f" at first, {rows[-1]['loss']:.4f} at the end"
+        summary = f"{len(rows)} epochs ({fitted.stopped}): loss {rows[0]['loss']:.4f}"
+        summary += f" at first, {rows[-1]['loss']:.4f} at the end"
         scores = [row["validation"] for row in rows if "validation" in row]
         if scores:
-            told += f"; best validation loss {min(scores):.4f}"
-        return f"{told}\nwrote {self.model_file}, history.csv, history.json and loss.png"
+            summary += f"; best validation loss {min(scores):.4f}"
+        return f"{summary}\nwrote {self.model_file}, history.csv, history.json and loss.png"
 
 
 def _refuse_without_section(model: Model, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 `grammar.lark` says what a term is; this file turns the pieces into terms as they are
 recognised (no parse tree in between). What the grammar refuses, `syntax_errors.py` puts
-into words. After a mistake, reading goes on behind the next full stop, so that one run
+into words. After a mistake, reading continues behind the next full stop, so that one run
 reports the mistakes of several statements.
 
 Codes: E001 syntax, E002 empty, E003 not UTF-8, E004 nested too deeply, E005 a character

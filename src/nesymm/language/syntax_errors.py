@@ -103,7 +103,7 @@ def _statement_at(text: str, since: int, at: int) -> list[_Raw]:
 
 
 def explain(source: Source, since: int, error: UnexpectedInput) -> tuple[Diagnostic, int | None]:
-    """A message for what the parser refused, and where to go on reading."""
+    """A message for what the parser refused, and where reading continues."""
     text = source.text
     at: int = error.pos_in_stream or 0
     if getattr(getattr(error, "token", None), "type", "") == "$END":

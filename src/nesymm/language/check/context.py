@@ -67,7 +67,7 @@ class Context:
         self.mentioned: Counter[str] = Counter()
 
     def guard(self, action: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
-        """Run one statement; keep its mistakes and go on with the next."""
+        """Run one statement; keep its mistakes and continue with the next."""
         try:
             return action(*args, **kwargs)
         except ProgramError as error:
