@@ -12,6 +12,7 @@ from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, Expr
 from nesymm.ir.step import Flag, InputDecl
 from nesymm.ir.symbols import plain
+from nesymm.language.agreement import agreement
 from nesymm.language.program import Pred
 
 
@@ -35,18 +36,15 @@ class Context:
         """The value of an arithmetic term, a symbol where it is only known at run time."""
         return plain(self.evaluator.number(term, span, timed, constraint))
 
-    def must_not(self, message: str, condition: Expr, span: Span | None) -> None:
-        flag = Flag(message, anywhere(condition), span)
+    def must_not(self, message: str, condition: Expr, span: Span | None, cure: str = "") -> None:
+        flag = Flag(message, anywhere(condition), span, cure)
         if flag.condition is not FALSE:
             self.flags.setdefault(flag)
 
     def must_not_differ(self, pred: Pred, condition: Expr, span: Span | None) -> None:
-        self.must_not(different_values(pred), condition, span)
+        message = f"two clauses give {pred} different values"
+        self.must_not(message, condition, span, self.agreement(pred))
 
-
-def different_values(pred: Pred) -> str:
-    """What is wrong where a value is given twice."""
-    message = f"two clauses give {pred} different values"
-    if pred.arity > 1:
-        message += f"; `:- fluent({pred.name}(…))` says which arguments are keys"
-    return message
+    def agreement(self, pred: Pred) -> str:
+        """Why clauses that differ have to agree, and what to do."""
+        return agreement(self.program, self.clauses.values, pred)

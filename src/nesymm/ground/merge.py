@@ -198,8 +198,7 @@ def _disagreement(ctx: Context, table: Table, a: Answer, b: Answer, values: froz
             "E307",
             f"two clauses give {table.pred} different values at the same time: {mine} and {others}",
             b.span,
-            "let their bodies exclude each other, or make the argument a key with "
-            f"`:- fluent({table.pred.name}({', '.join(['key'] * table.pred.arity)})).`",
+            ctx.agreement(table.pred),
         )
     ctx.must_not_differ(table.pred, and_(a.condition, b.condition, not_(same)), b.span)
 

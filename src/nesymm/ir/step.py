@@ -304,16 +304,17 @@ class QueryDecl(Part):
 
 @dataclass(frozen=True, slots=True)
 class Flag(Part):
-    """A condition that must never hold at run time, and what it means if it does."""
+    """A condition that must never hold at run time, and what it means if it does, with a cure."""
 
     message: str
     condition: Expr
     span: Span | None = _span()
+    cure: str = field(default="", compare=False, repr=False, metadata=_APART)
 
     def __str__(self) -> str:
-        if self.span is None:
-            return self.message
-        return f"{self.message} ({self.span.source.name}:{self.span.line}:{self.span.column})"
+        span, cure = self.span, f"; {self.cure}" if self.cure else ""
+        place = f" ({span.source.name}:{span.line}:{span.column})" if span is not None else ""
+        return f"{self.message}{place}{cure}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,8 @@ class Solver:
         possible = self._faults[rank].log_values(log_weights, xp) > -np.inf
         for i, (flag, _) in enumerate(faults):
             if known(possible[..., i].any()):
-                raise Forbidden(located(flag.message, flag.span))
+                cure = f"\n  = help: {flag.cure}" if flag.cure else ""
+                raise Forbidden(located(flag.message, flag.span) + cure)
 
     @cached_property
     def groundings(self) -> frozenset[str]:
