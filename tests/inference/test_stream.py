@@ -41,6 +41,13 @@ def test_a_stream_agrees_with_the_filter(model: nesymm.Model) -> None:
     np.testing.assert_allclose(gains, whole.log_gains, atol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["auto", "exact", "rao-blackwellised", "bootstrap"])
+def test_it_says_what_it_computes_by(model: nesymm.Model, method: str) -> None:
+    stream, found = model.stream(method=method), model.filter({"umbrella": DAYS}, method=method)
+    assert (stream.method, stream.reason) == (found.method, found.reason)
+    assert repr(stream) == f"Stream(1 sequences, 0 steps so far, {found.method})"
+
+
 def test_what_is_left_out_is_missing(model: nesymm.Model) -> None:
     given, left_out = (model.stream(method="exact") for _ in range(2))
     a = given.update({"umbrella": np.array([np.nan])})

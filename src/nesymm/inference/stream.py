@@ -108,6 +108,19 @@ class Stream:
         else:
             self._first, self._later = eqx.filter_jit(self._first), eqx.filter_jit(self._later)
 
+    def __repr__(self) -> str:
+        return f"Stream({self.batch} sequences, {self.time} steps so far, {self.method})"
+
+    @property
+    def method(self) -> str:
+        """What the steps are computed by."""
+        return self.engine.describe()
+
+    @property
+    def reason(self) -> str:
+        """Why it is that method."""
+        return self.engine.reason
+
     def _step(self, at_first: bool) -> Any:
         def step(
             state: State, slices: Any, static: Any, time: Any, key: Any, bound: Any
