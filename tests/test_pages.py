@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -146,15 +148,38 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_pages_use_the_words_of_the_field(page: str) -> None:
     if page == "glossary.md":
         return
-    text = prose(page)
-    found = {
+    found = private_words(prose(page))
+    assert not found, "\n".join(sorted(found))
+
+
+def private_words(text: str) -> list[str]:
+    """Where a text has words of this project alone, and what to say instead."""
+    return [
         f"{match[0]!r} (say: {instead}) in: {' '.join(line.split())}"
         for words, instead in PRIVATE.items()
         for line in text.splitlines()
         for match in [re.search(rf"\b({words})\b", line, re.IGNORECASE)]
         if match
-    }
-    assert not found, "\n".join(sorted(found))
+    ]
+
+
+def public_docstrings() -> Iterator[str]:
+    for name in nesymm.__all__:
+        thing = getattr(nesymm, name)
+        yield inspect.getdoc(thing) or ""
+        if isinstance(thing, type):
+            own = [m for n, m in inspect.getmembers(thing) if not n.startswith("_")]
+            yield from (inspect.getdoc(m) or "" for m in own if callable(m))
+    for command in COMMANDS.commands.values():
+        yield command.help
+        yield from (p.help or "" for p in command.params if hasattr(p, "help"))
+
+
+def test_help_uses_the_words_of_the_field() -> None:
+    texts = list(public_docstrings())
+    assert len(texts) > 100
+    found = [word for text in texts for word in private_words(text)]
+    assert not found, "\n".join(sorted({*found}))
 
 
 def test_every_page_is_linked_from_the_readme() -> None:

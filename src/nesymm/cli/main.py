@@ -36,7 +36,7 @@ Constants = Annotated[
 Particles = Annotated[
     int | None,
     typer.Option(
-        min=1, max=10**8, help="With time: particles, where it is not exact (1,000 unless said)."
+        min=1, max=10**8, help="With time: particles, where it is not exact (1,000 by default)."
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="The seed of what is sampled.")]
@@ -159,7 +159,7 @@ def query(
         int | None,
         typer.Option(
             min=2,
-            help="Without time: samples, where something has no closed form (10,000 unless said).",
+            help="Without time: samples, where something has no closed form (10,000 by default).",
         ),
     ] = None,
     particles: Particles = None,

@@ -49,7 +49,7 @@ class Update:
 
 
 class Stream:
-    """A filter over sequences that go on."""
+    """A filter over sequences without an end."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Stream:
         """One step: arrays [batch, …] of inputs and observations; what is left out is missing.
 
         A sequence that fails raises `FilterError`, and the stream stays where it was. With
-        `errors="keep"` the others go on; of those that failed all is NaN from then on.
+        `errors="keep"` the others continue; of those that failed all is NaN from then on.
         """
         check_errors(errors)
         given = self._slices(data or {})
@@ -303,7 +303,7 @@ class Stream:
         partial.replace(target)
 
     def restore(self, path: str | Path) -> None:
-        """Go on from a saved state of the same program and method."""
+        """Continue from a saved state of the same program and method."""
         arrays = read_npz(path)
         try:
             about = json.loads(str(arrays["about"]))

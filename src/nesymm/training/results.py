@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TrainingError(NesymmError):
-    """Training cannot go on. `model` has the last good parameters, `history` what came before."""
+    """Training has failed. `model` has the last good parameters, `history` what came before."""
 
     def __init__(self, message: str, model: Model, history: list[dict[str, float]]):
         super().__init__(message)
