@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +69,55 @@ def test_other_values_of_parameters() -> None:
         nesymm.NesymmError, match=r"the program has no parameter c \(it has: a, b\)"
     ):
         model.with_parameters(c=0.5)
+
+
+NEURAL = """
+    :- input(u(X)@t). :- network(net, 1).
+    x@t ~ bernoulli(net(X)) :- u(X)@t.
+    t(0.7)::o@t :- x@t.
+    t(0.2)::o@t :- not x@t.
+    observe(o@t).
+"""
+
+
+@pytest.fixture(scope="module")
+def neural() -> nesymm.Model:
+    return nesymm.compile(NEURAL, networks={"net": nesymm.MLP(1, 1, 3, 1, key=0)})
+
+
+def loss(model: nesymm.Model) -> Any:
+    return -model.log_evidence({"u": np.array([[0.5, -1.0]]), "o": np.array([[1, 0]])}).sum()
+
+
+def test_a_model_is_a_pytree_whatever_its_leaves_become(neural: nesymm.Model) -> None:
+    leaves, tree = jax.tree.flatten(neural)
+    assert len(leaves) == 2 + 4  # two parameters, two layers
+    for leaf in (True, object(), (1, 2)):
+        mapped = jax.tree.map(lambda _, leaf=leaf: leaf, neural)
+        assert repr(mapped).startswith("Model(")
+        assert jax.tree.structure(mapped, is_leaf=lambda x, leaf=leaf: x is leaf) == tree
+    back = jax.tree.unflatten(tree, leaves)
+    assert loss(back) == loss(neural)
+    assert back.with_parameters(o=0.5).parameters == {"o": 0.5, "o.2": 0.2}
+    other = nesymm.MLP(1, 1, 3, 1, key=1)
+    changed = jax.tree.leaves(back.with_networks(net=other))
+    np.testing.assert_array_equal(changed[2], jax.tree.leaves(other)[0])
+
+
+@pytest.mark.compiled
+def test_transformations_take_models(neural: nesymm.Model) -> None:
+    plain = jax.grad(loss)(neural)
+    for compiled in (jax.jit(jax.grad(loss)), eqx.filter_jit(jax.grad(loss))):
+        same = jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-5), compiled(neural), plain)
+        assert len(jax.tree.leaves(same)) == 6 and all(jax.tree.leaves(same))
+    # The gradient of the sum over the worlds of two draws, by hand.
+    p, q = neural.parameters["o"], neural.parameters["o.2"]
+    net = neural.networks["net"]
+    x = [float(jax.nn.sigmoid(net(u)[0])) for u in (0.5, -1.0)]
+    seen = [p * x[0] + q * (1 - x[0]), 1 - p * x[1] - q * (1 - x[1])]
+    assert plain.parameters["o"] == pytest.approx(-x[0] / seen[0] + x[1] / seen[1], rel=1e-4)
+    many = jax.tree.map(lambda leaf: jax.numpy.stack([leaf, leaf]), neural)
+    np.testing.assert_allclose(jax.vmap(loss)(many), [loss(neural)] * 2, rtol=1e-5)
 
 
 def test_results_are_drawn(tmp_path: Path) -> None:

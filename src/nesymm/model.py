@@ -69,6 +69,9 @@ class Model:
     compiled: Compiled
     parameters: Mapping[str, Any]
     networks: Mapping[str, Network]
+    # What a model that JAX made was made of. Its leaves may be anything, and its structure must not
+    # depend on them.
+    _flat: tuple[tuple[Any, Any], Any] | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
         return f"Model({'; '.join(f'{title}: {what}' for title, what in self._summary())})"
@@ -95,14 +98,18 @@ class Model:
     # ------------------------------------------------------------ a pytree
 
     def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        leaves, tree = jax.tree.flatten(dict(self.networks))
-        arrays = [x if _is_array(x) else None for x in leaves]
-        # A network may hold functions and settings besides: they are no leaves of a model.
-        rest = tuple(None if _is_array(x) else x for x in leaves)
-        key = jax.tree_util.GetAttrKey
-        networks = jax.tree.unflatten(tree, arrays)
-        children = ((key("parameters"), dict(self.parameters)), (key("networks"), networks))
-        return children, (self.compiled, tree, rest)
+        if self._flat is None:
+            leaves, tree = jax.tree.flatten(dict(self.networks))
+            arrays = [x if _is_array(x) else None for x in leaves]
+            # A network may hold functions and settings besides: they are no leaves of a model.
+            rest = tuple(None if _is_array(x) else x for x in leaves)
+            parts = dict(self.parameters), jax.tree.unflatten(tree, arrays)
+            about: Any = (self.compiled, tree, rest)
+        else:
+            parts, about = self._flat
+        names = ("parameters", "networks")
+        keys = (jax.tree_util.GetAttrKey(name) for name in names)
+        return tuple(zip(keys, parts, strict=True)), about
 
     @classmethod
     def tree_unflatten(cls, kept: tuple[Any, ...], children: tuple[Any, ...]) -> Model:
@@ -111,9 +118,13 @@ class Model:
         try:
             leaves = tree.flatten_up_to(networks)
         except (ValueError, TypeError):
-            return cls(compiled, parameters, networks)  # a skeleton that JAX makes
-        whole = [a if r is None else r for a, r in zip(leaves, rest, strict=True)]
-        return cls(compiled, parameters, jax.tree.unflatten(tree, whole))
+            pass  # a skeleton that JAX makes
+        else:
+            whole = [a if r is None else r for a, r in zip(leaves, rest, strict=True)]
+            networks = jax.tree.unflatten(tree, whole)
+        model = cls(compiled, parameters, networks)
+        object.__setattr__(model, "_flat", (children, kept))
+        return model
 
     # ------------------------------------------------------------ what it is made of
 
@@ -442,7 +453,7 @@ def _short(value: Any) -> str:
     shape = getattr(value, "shape", ())
     if shape or isinstance(value, jax.core.Tracer):
         return f"array{list(shape)}"
-    return f"{float(value):.4g}"
+    return f"{float(value):.4g}" if hasattr(value, "__float__") else type(value).__name__
 
 
 def _listed(names: list[str]) -> str:
