@@ -492,14 +492,16 @@ class Table:
             for value in dict.fromkeys(v for v, _ in items):
                 yield value, np.logical_or.reduce([part for v, part in items if v == value])
             return
+        count = np.zeros(shape, int)
         if goal.kind.startswith("nth1 "):
-            if not all((part == mask).all() for _, part in items):
-                raise Unsupported("a place in a list that is not certain")
-            place = int(goal.kind[5:])
-            if place <= len(items):
-                yield items[place - 1][0], mask
+            # The item at a place is another one from world to world.
+            for value, part in items:
+                count = count + part
+                here = part & (count == int(goal.kind[5:]))
+                if here.any():
+                    yield value, here
             return
-        count = sum((part.astype(int) for _, part in items), np.zeros(shape, int))
+        count = sum((part.astype(int) for _, part in items), count)
         total = sum((np.where(part, v, 0) for v, part in items), np.zeros(shape, int))
         there = mask & (count > 0)
         kind = goal.kind.removesuffix("_list")
