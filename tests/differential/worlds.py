@@ -203,7 +203,12 @@ class Table:
         if isinstance(clause, s.Draw):
             self._draw(clause, time)
             return
-        for binding, mask in self._groundings(clause, time):
+        groundings = list(self._groundings(clause, time))
+        for _, atom in clause.heads[:-1]:
+            # In a list that is collected, each head has its atoms together, as in ProbLog.
+            for binding, _ in groundings:
+                self._column(self._ground(atom, binding), time)
+        for binding, mask in groundings:
             mask = self._extend(mask)
             chances = [self._chance(clause, i, binding) for i in range(len(clause.heads))]
             atoms = [self._ground(a, binding) for _, a in clause.heads]

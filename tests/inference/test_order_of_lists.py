@@ -25,7 +25,8 @@ DRAWS = {
     "a disjunction": ("0.3::lv(A, p){t}; 0.6::lv(A, q){t} :- a(A).", "lv(A, q){t}", 0.6),
     "a condition on a value": (
         "lv(A, V){t} ~ uniform_int(1, 4) :- a(A).", "(lv(A, V){t}, V > 1)", 0.75),
-    "a rule": ("lw(A, V){t} ~ uniform_int(0, 1) :- a(A). lv(A){t} :- lw(A, 1){t}.", "lv(A){t}", 0.5),
+    "a rule": (
+        "lw(A, V){t} ~ uniform_int(0, 1) :- a(A). lv(A){t} :- lw(A, 1){t}.", "lv(A){t}", 0.5),
 }  # fmt: skip
 USES = {
     "head": "L = [H | _]",
