@@ -223,8 +223,8 @@ def test_mistakes_in_networks(write, modules: Path, place: str, message: str) ->
         (NORMAL, "shapes", "the network net failed: TypeError: dot_general requires"),
         (NORMAL, "few", "the network net gave outputs of shape (1,), 2 are needed\n"),
         (NORMAL, "many", "the network net gave outputs of shape (3,), 2 are needed\n"),
-        (NORMAL, "nan", "the network net gave NaN, which is not a number\n"),
-        (NORMAL_PAIR, "nan", "the network net gave NaN, which is not a number\n"),
+        (NORMAL, "nan", "the network net gave NaN\n"),
+        (NORMAL_PAIR, "nan", "the network net gave NaN\n"),
         (NORMAL_PAIR, "silent", "the network net failed: RuntimeError ("),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_network_that_fails(
     result = run(write(program), "--networks", f"failing_nets:{networks}")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ") and message in result.stderr
-    assert result.stderr.count("\n") == 1 + ("failed" in result.stderr)
+    assert result.stderr.count("\n --> ") == result.stderr.count("\n  = help: ") == 1
     assert isinstance(result.exception, SystemExit)
 
 

@@ -84,12 +84,13 @@ class Model:
         """What it reads, has and answers, in a few words each."""
         step = self.step
         declared = [p.name for p in step.parameters if p.name in self.parameters]
+        names = [n.name for n in step.networks]
         parts = {
             "inputs": [i.name for i in step.inputs],
             "observes": [o.name for o in step.observations],
             "asks": [q.name for q in step.queries],
             "parameters": [f"{n}={_short(self.parameters[n])}" for n in declared],
-            "networks": [n if n in self.networks else f"{n} (not given)" for n, _ in step.networks],
+            "networks": [n if n in self.networks else f"{n} (not given)" for n in names],
             "constants": [f"{n}={v}" for n, v in self.constants.items()],
         }
         time = "one step after another" if step.temporal else "none"

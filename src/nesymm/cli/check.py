@@ -60,8 +60,8 @@ def _summary(files: Sequence[Path], checked: CheckedProgram, step: StepProgram) 
             for i in step.inputs
         ],
         "networks": [
-            {"name": name, "outputs": shape and list(shape), "used": name in used}
-            for name, shape in step.networks
+            {"name": n.name, "outputs": n.outputs and list(n.outputs), "used": n.name in used}
+            for n in step.networks
         ],
         "parameters": [
             {

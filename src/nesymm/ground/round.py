@@ -31,7 +31,7 @@ from nesymm.ground.unify import Env, resolve
 from nesymm.ir.algebra import const, eq
 from nesymm.ir.expr import TIME, TRUE, Expr
 from nesymm.ir.passes.finish import finish
-from nesymm.ir.step import ObservationDecl, QueryDecl, Slot, StepProgram
+from nesymm.ir.step import Network, ObservationDecl, QueryDecl, Slot, StepProgram
 from nesymm.ir.symbols import has_symbol, is_ground, key_of
 from nesymm.ir.terms import V, atom_text
 from nesymm.ir.types import Type
@@ -254,7 +254,10 @@ class Round:
             slots=(*self.latches, *fluents),
             inputs=input_decls(self.ctx),
             parameters=tuple(self.ctx.evaluator.parameters.values()),
-            networks=tuple(self.program.networks.items()),
+            networks=tuple(
+                Network(name, outputs, self.program.calls(name))
+                for name, outputs in self.program.networks.items()
+            ),
             variables=tuple(self.variables.declared.values()),
             observations=tuple(self.observations),
             queries=tuple(self.queries),

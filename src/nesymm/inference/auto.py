@@ -94,5 +94,5 @@ class _Zeros(dict):
 
     def __init__(self, program: StepProgram):
         super().__init__()
-        for name, shape in program.networks:
-            self[name] = lambda *_, shape=shape: jnp.zeros(shape or (1,))
+        for network in program.networks:
+            self[network.name] = lambda *_, shape=network.outputs: jnp.zeros(shape or (1,))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 
-from nesymm.errors import NesymmError
 from nesymm.inference.densities import log_masses
 from nesymm.inference.named import Named
-from nesymm.inference.networks import call as call_user
+from nesymm.inference.networks import Networks
 from nesymm.inference.plan import Plan
 from nesymm.inference.world import Binding, call_network, lift_key
 from nesymm.ir.expr import Expr, leaves
@@ -21,8 +19,7 @@ from nesymm.ir.types import Int, is_finite, size
 def bind(
     plans: tuple[Plan, ...], parameters: Mapping[str, Any], networks: Mapping[str, Any], calls: int
 ) -> Binding:
-    declared = dict(plans[0].step.networks)
-    networks = {n: checked(n, f, declared.get(n)) for n, f in networks.items()}
+    networks = Networks(plans[0].step, networks)
     lifted: dict[tuple, Named] = {}
     for plan in plans:
         for node in leaves(everything(plan), "neural"):
@@ -53,23 +50,6 @@ def bind(
             normalised[lift_key(called), len(outcomes)] = Named(array, table.dims)
     plain = {k: Named(jnp.exp(v.array), v.dims) for k, v in normalised.items()}
     return Binding(parameters, networks, lifted, normalised, plain)
-
-
-def checked(
-    name: str, network: Callable[..., Any], needed: tuple[int, ...] | None, xp: Any = jnp
-) -> Callable[..., Any]:
-    """A network that must give as many outputs as were declared, as an array of `xp`."""
-
-    def call(*args: Any) -> Any:
-        result = call_user(xp, name, network, args)
-        if needed is not None and math.prod(result.shape) != math.prod(needed):
-            wanted = "x".join(map(str, needed)) or "1"
-            raise NesymmError(
-                f"the network {name} gave outputs of shape {result.shape}, {wanted} are needed"
-            )
-        return result
-
-    return call
 
 
 def everything(plan: Plan) -> list[Any]:

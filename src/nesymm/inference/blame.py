@@ -12,6 +12,7 @@ import numpy as np
 from nesymm.inference.data import Sequences
 from nesymm.inference.elimination.factors import TooLarge
 from nesymm.inference.engine import Engine
+from nesymm.inference.networks import gave_nan
 from nesymm.inference.results import Failure
 from nesymm.ir.step import StepProgram
 
@@ -75,7 +76,10 @@ def explained(
             if not np.all(np.isfinite(np.asarray(value))):
                 return replace(failure, message=f"the parameter {name} is not a number")
         guilty = network_to_blame(networks, lambda nets: still_fails(step, nets))
-        return replace(failure, message=f"the network {guilty} gave NaN") if guilty else failure
+        if guilty is None:
+            return failure
+        message, details = gave_nan(step, guilty)
+        return replace(failure, message=message, details=details)
     observations = step.observations
     if "evidence" not in failure.message or not observations:
         return failure

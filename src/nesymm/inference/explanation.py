@@ -19,6 +19,7 @@ from nesymm.inference.data import Sequences, prepare, wanted
 from nesymm.inference.elimination.choices import BATCH
 from nesymm.inference.loop import moment_of, to_arrays
 from nesymm.inference.named import Named, expand, union
+from nesymm.inference.networks import Networks
 from nesymm.inference.sampling import Draws
 from nesymm.inference.world import Binding, Tables, World
 from nesymm.ir.expr import FALSE, Axis, in_order, leaves
@@ -149,7 +150,7 @@ class Explainer:
             for name, array in self.drawn.variables.items()
             if name in axes
         }
-        binding = Binding(self.model.parameters, self.model.networks)
+        binding = Binding(self.model.parameters, Networks(step, self.model.networks))
         world = World(step, moment, binding, slots, values, draw=_undrawn)
         return Tables(world, real)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,13 @@ from nesymm.language.program import At, Time
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong with one sequence; the others of its batch are not affected."""
+    """What went wrong with one sequence; the others of its batch are not affected. `details` are
+    the place in the program and the cure, where they are known."""
 
     sequence: int
     step: int
     message: str
+    details: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"sequence {self.sequence}, step {self.step}: {self.message}"
@@ -35,7 +37,8 @@ class FilterError(NesymmError):
         self.result = result
         shown = "\n".join(str(f) for f in self.failures[:5])
         more = f"\n… and {len(self.failures) - 5} more" if len(self.failures) > 5 else ""
-        super().__init__(shown + more)
+        details = next((f"\n{f.details}" for f in self.failures if f.details), "")
+        super().__init__(shown + more + details)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from nesymm.inference.diagnostics import warn_of_step
 from nesymm.inference.filter import Filter
 from nesymm.inference.loop import broadcast, dims_of, moment_of, past_tensors, to_arrays
 from nesymm.inference.named import Named
+from nesymm.inference.networks import gave_nan
 from nesymm.inference.npz import read_npz
 from nesymm.inference.options import Key, as_key
 from nesymm.inference.results import Answers, Failure, FilterError, check_errors
@@ -220,8 +221,9 @@ class Stream:
             guilty = network_to_blame(
                 self.networks, lambda nets: bool(np.isnan(advance(nets)[1].log_gain[sequence]))
             )
-            source = f"the network {guilty}" if guilty else "a network or parameter"
-            return Failure(sequence, self.time, f"{source} gave NaN")
+            if guilty is None:
+                return Failure(sequence, self.time, "a network or parameter gave NaN")
+            return Failure(sequence, self.time, *gave_nan(self.step, guilty))
         message = unexplained(self.engine)
         observations = self.step.observations
         if len(observations) == 1:

@@ -51,7 +51,7 @@ def sections(step: StepProgram) -> Iterator[tuple[str, list[str]]]:
             + ("tensor" if i.tensor else ", ".join(map(str, i.fields)))
             for i in step.inputs
         ],
-        "networks": [f"{name}: {outputs(shape)}" for name, shape in step.networks],
+        "networks": [f"{n.name}: {outputs(n.outputs)}" for n in step.networks],
         "parameters": [
             f"θ {p.name}{_domains(p.axes)}: {p.constraint}"
             + ("" if p.initial is None else f", starts at {p.initial:g}")

@@ -106,6 +106,16 @@ class InputDecl:
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """A function that the user gives: the shape of its outputs, where one is declared, and the
+    places where the program calls it."""
+
+    name: str
+    outputs: tuple[int, ...] | None = None
+    calls: tuple[Span, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A learnable number, or one per value of its axes.
 
@@ -346,7 +356,7 @@ class Provenance(Part):
 class StepProgram(Part):
     inputs: tuple[InputDecl, ...]
     parameters: tuple[Parameter, ...]
-    networks: tuple[tuple[str, tuple[int, ...] | None], ...]
+    networks: tuple[Network, ...]
     variables: tuple[RandomVariable, ...]
     observations: tuple[ObservationDecl, ...]
     queries: tuple[QueryDecl, ...]

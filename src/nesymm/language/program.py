@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from nesymm.errors import Source, Span
-from nesymm.language.terms import Term
+from nesymm.language.terms import Struct, Term, subterms
 
 Kind = typing.Literal[
     "program", "root", "choice", "draw", "guide", "observed", "not", "each", "all"
@@ -260,3 +260,13 @@ class CheckedProgram:
     @property
     def temporal(self) -> bool:
         return bool(self.timed)
+
+    def calls(self, network: str) -> tuple[Span, ...]:
+        """Where the program calls a network."""
+        places = {
+            part.span: None
+            for term in terms_of((self.clauses, self.observations, self.queries, self.guides))
+            for part in subterms(term)
+            if isinstance(part, Struct) and part.functor == network and part.span is not None
+        }
+        return tuple(sorted(places, key=lambda span: span.start))

@@ -10,6 +10,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.filter import Request
+from nesymm.inference.networks import gave_nan
 from nesymm.inference.results import Failure
 from nesymm.training.results import TrainingError
 from nesymm.training.state import State
@@ -63,8 +64,9 @@ def _cause(
             for name, network in model.networks.items():
                 calm = {**model.networks, name: lambda *a, f=network: jnp.nan_to_num(f(*a))}
                 if failure not in failures(calm):
-                    return f"{where}: the network {name} gave NaN or infinity"
-            return f"{where}: {failure.message}"
+                    message, details = gave_nan(model.step, name)
+                    return f"{where}: {message} or infinity\n{details}"
+            return f"{where}: {failure.message}\n{failure.details}".rstrip()
     except NesymmError as error:
         return str(error)
     return None

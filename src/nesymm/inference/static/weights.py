@@ -12,9 +12,9 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.arrays import xp as jnp
-from nesymm.inference.binding import checked
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.named import Named, expand, union
+from nesymm.inference.networks import Networks, gave_nan
 from nesymm.inference.static.sources import Drawn, Leaf, Source, Weight
 from nesymm.inference.weights import law_density, marked, masses
 from nesymm.inference.world import Binding, Moment, Tables, World
@@ -62,8 +62,7 @@ class Leaves(World):
     ):
         self.given = given
         self.xp = xp
-        declared = dict(step.networks)
-        networks = {n: checked(n, f, declared.get(n), xp) for n, f in given.networks.items()}
+        networks = Networks(step, given.networks, xp)
         parameters = {n: xp.asarray(value) for n, value in given.parameters.items()}
         there: dict[str, Any] = {n: () for n, v in given.inputs.items() if v is not None}
         moment = Moment(0, 0, there, {}, {})
@@ -78,7 +77,7 @@ class Leaves(World):
                 raise NesymmError(f"the parameter {expr.data} is not given (given: {has})")
         found = super().leaf(low, expr, keys)
         if expr.op == "neural" and known(jnp.isnan(found.array).any()):
-            raise NesymmError(f"the network {expr.data[0]} gave NaN, which is not a number")
+            raise NesymmError("\n".join(gave_nan(self.step, expr.data[0])))
         return found
 
     def _column(self, low: Tables, expr: Expr) -> Named:
