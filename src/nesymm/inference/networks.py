@@ -172,8 +172,8 @@ def _cure(
 
 
 def _signature(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__name__", type(function).__name__)
-    return f"{'f' if name == '<lambda>' else name}({', '.join(inspect.signature(function).parameters)})"
+    name = getattr(function, "__name__", type(function).__name__).replace("<lambda>", "f")
+    return f"{name}({', '.join(inspect.signature(function).parameters)})"
 
 
 def _fits(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
