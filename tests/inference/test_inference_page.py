@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pages import run_commands, run_page
+from pages import run_commands, run_page, text_of
+
+import nesymm
+from nesymm.inference.diagnostics import FEW, SHARE
+from nesymm.inference.elimination.factors import MAX_BYTES
+from nesymm.inference.elimination.order import MAX_CELLS
+from nesymm.inference.methods import parse_method
+from nesymm.inference.resampling import SCHEMES
+from nesymm.inference.unrolled import MAX_SECONDS
 
 PAGE = "inference.md"
 
@@ -23,3 +32,22 @@ def test_the_page_runs(
     (tmp_path / "rain.nsl").write_text(names["program"], encoding="utf-8")
     np.savez(tmp_path / "days.npz", **names["days"])
     run_commands(PAGE, tmp_path)
+
+
+def test_every_method_is_listed_by_its_name() -> None:
+    rows = re.findall(r"^\| `(\w+)\(\)` \| `([\w-]+)` \|", text_of(PAGE), re.MULTILINE)
+    assert {name for name, _ in rows} == {"ExactForward", "RaoBlackwellised", "Bootstrap", "Auto"}
+    for name, short in rows:
+        assert parse_method(short) == getattr(nesymm, name)()
+
+
+def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
+    text = text_of(PAGE)
+    assert nesymm.Auto().budget == 65_536 and "65,536 cells (`budget`)" in text
+    assert MAX_CELLS // 10**6 == 2 and "Tables of more than two million cells" in text
+    assert MAX_BYTES == 8 * 2**30 and "more than 8 GiB" in text
+    assert MAX_SECONDS == 10 and "If ten\nseconds do not suffice" in text
+    assert (FEW, SHARE) == (5, 0.02) and "below 5 at some step" in text and "2 % of" in text
+    assert nesymm.RaoBlackwellised().resample_below == 0.5 and "`resample_below` (0.5)" in text
+    for scheme in SCHEMES:
+        assert f"`{scheme}`" in text
