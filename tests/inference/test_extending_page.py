@@ -32,7 +32,7 @@ def test_the_family_is_that_of_scipy(page: dict[str, Any]) -> None:
     known = DENSITIES["half_normal"]
     expected = halfnorm(scale=scale)
     for function, oracle in (
-        (known.log, expected.logpdf), (known.below, expected.cdf), (known.above, expected.sf)
+        (known.log, expected.logpdf), (known.log_below, expected.logcdf), (known.log_above, expected.logsf)
     ):  # fmt: skip
         assert function is not None
         found = function(np, scipy.special, x, scale)
@@ -119,7 +119,7 @@ def test_the_engine_smooths_and_learns(page: dict[str, Any]) -> None:
         (("normal", ("mean",), ("real",)), {}, "there is a family normal already"),
         (("Big", ("mean",), ("real",)), {}, "a lower-case word, received 'Big'"),
         (("odd", ("mean", "scale"), ("real",)), {}, "its 2 parameters, received 1"),
-        (("odd", ("mean",), ("real",)), {"below": abs}, "both `below` and `above`"),
+        (("odd", ("mean",), ("real",)), {"log_below": abs}, "both `log_below` and `log_above`"),
     ],
 )
 def test_a_family_that_makes_no_sense_is_refused(

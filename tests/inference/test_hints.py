@@ -43,7 +43,7 @@ def test_keys_can_be_declared() -> None:
         c(K, N + 1)@t :- c(K, N)@(t-1), at(K)@t. c(K, N)@t :- c(K, N)@(t-1), not at(K)@t.
         query(c(1, 1)@t).
     """)
-    with pytest.raises(nesymm.NesymmError, match=r":- fluent\(c\(…\)\)"):
+    with pytest.raises(nesymm.NesymmError, match=r":- fluent\(c\(key, value\)\)\."):
         model.filter({}, steps=2)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nesymm.inference.arrays import indexed
+from nesymm.inference.arrays import indexed, stop_gradient
 from nesymm.inference.densities import constrain, log_interval, sound
 from nesymm.inference.named import Named, apply, expand, reduce, take, union
 from nesymm.ir.expr import Axis, ConstantTable, Expr, postorder
@@ -124,8 +124,11 @@ class Lowering:
         family, closed = expr.data
         ends = iter(arrays[: sum(closed)])
         low, high = (next(ends) if known else None for known in closed)
-        params = sound(self.xp, family, arrays[sum(closed) :])
-        return log_interval(self.xp, family, params, low, high)
+        params = arrays[sum(closed) :]
+        found = log_interval(self.xp, family, sound(self.xp, family, params), low, high)
+        for param in params:
+            found = self.xp.where(self.xp.isnan(param), stop_gradient(param), found)
+        return found
 
     def nothing(self, type_: Type) -> Named:
         """A value of a type, where it does not matter which."""

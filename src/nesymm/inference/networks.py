@@ -131,6 +131,8 @@ def _refuse_constant_nan(
     if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(function)):
         return  # It depends on its own numbers.
     traced = jax.make_jaxpr(function)(*args)
+    if traced.effects:
+        return  # It may count its calls.
     consts = zip(traced.jaxpr.constvars, traced.consts, strict=True)
     varying = {*traced.jaxpr.invars, *(v for v, c in consts if isinstance(c, jax.core.Tracer))}
     for equation in traced.eqns:

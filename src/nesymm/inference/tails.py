@@ -1,6 +1,7 @@
 """Logarithms of distribution functions, which are right where the probability is no number.
 
-`xp` and `sp` are as in `densities`. A tail is computed by SciPy while it is far from the smallest
+`xp` and `sp` are as in `densities`. What is computed from NaN is NaN: conditions say where there is
+nothing to compute, which NaN is not. A tail is computed by SciPy while it is far from the smallest
 number, and beyond that by a series or a continued fraction, which converge fast there.
 """
 
@@ -18,18 +19,19 @@ _TERMS = 64
 
 def log1m_exp(xp: Any, x: Array) -> Array:
     """log (1 - exp x) of x <= 0."""
-    inside = xp.where(x < 0, x, -1.0)
+    nothing = x >= 0
+    inside = xp.where(nothing, -1.0, x)
     near = inside > -0.7
     by_expm1 = xp.log(-xp.expm1(xp.where(near, inside, -1.0)))
     value = xp.where(near, by_expm1, xp.log1p(-xp.exp(xp.where(near, -1.0, inside))))
-    return xp.where(x < 0, value, -xp.inf)
+    return xp.where(nothing, -xp.inf, value)
 
 
 def log_difference(xp: Any, large: Array, small: Array) -> Array:
     """log (exp large - exp small); -inf where there is no difference."""
-    some = xp.isfinite(large) & (small < large)
-    gap = xp.where(some, small - xp.where(some, large, 0.0), -1.0)
-    return xp.where(some, large + log1m_exp(xp, gap), -xp.inf)
+    nothing = xp.isinf(large) | (small >= large)
+    gap = xp.where(nothing, -1.0, small - xp.where(nothing, 0.0, large))
+    return xp.where(nothing, -xp.inf, large + log1m_exp(xp, gap))
 
 
 def _in_tail(xp: Any, chance: Array, tail: Array) -> Array:
@@ -41,8 +43,8 @@ def _in_tail(xp: Any, chance: Array, tail: Array) -> Array:
 
 def log_gammainc(xp: Any, sp: Any, a: Array, x: Array) -> Array:
     """log P(a, x), the lower tail of the gamma distribution."""
-    positive = x > 0
-    x = xp.where(positive, x, 1.0)
+    nothing = x <= 0
+    x = xp.where(nothing, 1.0, x)
     chance = sp.gammainc(a, x)
     # P(a, x) = x^a e^-x / Γ(a + 1) · Σ x^n / ((a + 1)…(a + n)); in this tail, x is below a.
     ratio = xp.minimum(x, a)
@@ -51,13 +53,13 @@ def log_gammainc(xp: Any, sp: Any, a: Array, x: Array) -> Array:
         term = term * ratio / (a + n)
         total = total + term
     front = a * xp.log(x) - x - sp.gammaln(a + 1.0)
-    return xp.where(positive, _in_tail(xp, chance, front + xp.log(total)), -xp.inf)
+    return xp.where(nothing, -xp.inf, _in_tail(xp, chance, front + xp.log(total)))
 
 
 def log_gammaincc(xp: Any, sp: Any, a: Array, x: Array) -> Array:
     """log Q(a, x), the upper tail of the gamma distribution."""
-    positive = x > 0
-    x = xp.where(positive, x, 1.0)
+    nothing = x <= 0
+    x = xp.where(nothing, 1.0, x)
     chance = sp.gammaincc(a, x)
     # Γ(a, x) = x^a e^-x / (x + 1 - a - 1 (1 - a) / (x + 3 - a - …)); in this tail, x is above a.
     far = xp.maximum(x, a + 1.0)
@@ -65,13 +67,13 @@ def log_gammaincc(xp: Any, sp: Any, a: Array, x: Array) -> Array:
     for n in range(_TERMS, 0, -1):
         fraction = far + 2.0 * n - 1.0 - a + n * (a - n) / fraction
     front = a * xp.log(x) - x - sp.gammaln(a)
-    return xp.where(positive, _in_tail(xp, chance, front - xp.log(fraction)), 0.0)
+    return xp.where(nothing, 0.0, _in_tail(xp, chance, front - xp.log(fraction)))
 
 
 def log_betainc(xp: Any, sp: Any, a: Array, b: Array, x: Array, log_rest: Array) -> Array:
     """log I_x(a, b), the lower tail of the beta distribution; `log_rest` is log(1 - x)."""
-    inside = (x > 0) & (x < 1)
-    at = xp.where(inside, x, 0.5)
+    outside = (x <= 0) | (x >= 1)
+    at = xp.where(outside, 0.5, x)
     chance = sp.betainc(a, b, at)
     # I_x(a, b) = x^a (1 - x)^b / (a B(a, b)) · Σ x^n (a + b)…(a + b + n - 1) / ((a + 1)…(a + n))
     term = total = xp.ones_like(chance)
@@ -79,6 +81,6 @@ def log_betainc(xp: Any, sp: Any, a: Array, b: Array, x: Array, log_rest: Array)
         term = term * xp.minimum(at * (a + b + n - 1.0) / (a + n), 1.0)
         total = total + term
     log_beta = sp.gammaln(a) + sp.gammaln(b) - sp.gammaln(a + b)
-    front = a * xp.log(at) + b * xp.where(inside, log_rest, 0.0) - xp.log(a * 1.0) - log_beta
+    front = a * xp.log(at) + b * xp.where(outside, 0.0, log_rest) - xp.log(a * 1.0) - log_beta
     found = _in_tail(xp, chance, front + xp.log(total))
-    return xp.where(inside, found, xp.where(x <= 0, -xp.inf, 0.0))
+    return xp.where(outside, xp.where(x <= 0, -xp.inf, 0.0), found)
