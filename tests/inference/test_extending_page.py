@@ -32,8 +32,10 @@ def test_the_family_is_that_of_scipy(page: dict[str, Any]) -> None:
     known = DENSITIES["half_normal"]
     expected = halfnorm(scale=scale)
     for function, oracle in (
-        (known.log, expected.logpdf), (known.log_below, expected.logcdf), (known.log_above, expected.logsf)
-    ):  # fmt: skip
+        (known.log, expected.logpdf),
+        (known.log_below, expected.logcdf),
+        (known.log_above, expected.logsf),
+    ):
         assert function is not None
         found = function(np, scipy.special, x, scale)
         np.testing.assert_allclose(found, oracle(x), rtol=1e-9, atol=1e-12)

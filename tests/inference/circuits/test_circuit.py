@@ -23,7 +23,7 @@ import nesymm
 from nesymm.errors import NesymmError
 from nesymm.inference.circuits.circuit import Circuit, TooLarge, compile_formula
 from nesymm.inference.circuits.formula import AND, ATOM, LITERAL, NOT, OR, TRUE, Formula
-from nesymm.inference.densities import log_chance, safe_log
+from nesymm.inference.densities import log_chance
 
 Choose = Callable[[int], int]
 
