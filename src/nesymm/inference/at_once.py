@@ -96,8 +96,8 @@ def trajectories_at_once(
         after = _after(engine, state, above, sequences.last <= time, lanes, rng)
         different, rows = _different(after, lanes)
         few = replace(run.settings, particles=rows.array.max() + 1)
-        args = (before, moment, run.binding, different, rng, lanes, rows)
-        drawn = engine.backward(plan, few, *args)
+        given = (before, moment, run.binding)
+        drawn = engine.backward(plan, few, given, different, rng, lanes, rows)
         above = {**after, **drawn}
         fields, variables = values_of(engine, plan, lanes, after, drawn)
         found.append(({**fields, **state.slots}, variables))
@@ -161,9 +161,9 @@ def _back(engine: ExactFilter, run: Run, steps: list[Step], ask: Ask) -> dict[tu
     after: list[Named] = []
     for time in range(len(steps) - 1, -1, -1):
         plan = engine.later if time else engine.first
-        args = (steps[time].before, steps[time].moment, run.binding, ask(time), after)
-        answers, after = engine.smooth(plan, settings, *args)
-        for question in ask(time):
+        given, asked = (steps[time].before, steps[time].moment, run.binding), ask(time)
+        answers, after = engine.smooth(plan, settings, given, asked, after)
+        for question in asked:
             answer = average(question, answers[question.key], even, even, settings)
             found[question.key, time] = answer
     return found

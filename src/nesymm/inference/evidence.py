@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from nesymm.inference.arrays import xp as jnp
@@ -17,7 +16,7 @@ from nesymm.inference.world import Moment, Tables, World, log_truth, outcome_cod
 from nesymm.ir.algebra import axis_value, conjuncts, not_
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
+from nesymm.ir.step import ObservationDecl, RandomVariable
 from nesymm.ir.types import Enum, Type, join
 from nesymm.language.program import At, AtLast, During, Now
 
@@ -52,13 +51,11 @@ def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
     return result
 
 
-def observed_column(
-    low: Tables, moment: Moment, observation: ObservationDecl, i: int
-) -> tuple[Named, Type]:
+def observed_column(low: Tables, observation: ObservationDecl, i: int) -> tuple[Named, Type]:
     """What an observation says, and its type."""
     type_ = observation.column_type(i)
     if observation.value is None:
-        return moment.seen[observation.name][i], type_
+        return low.world.moment.seen[observation.name][i], type_
     return low.value(observation.constant(i)), type_
 
 
@@ -75,28 +72,26 @@ def never_made(moment: Moment, observation: ObservationDecl) -> bool:
     return observation.value is None and observation.name not in moment.seen
 
 
-def evidence_factors(
-    low: Tables, plan: Plan, moment: Moment, folded: Mapping[str, Folded] = MappingProxyType({})
-) -> list[Named]:
+def evidence_factors(low: Tables, plan: Plan, folded: Mapping[str, Folded]) -> list[Named]:
     """The log-likelihoods of all observations; the variables in `folded` are summed out."""
     out: list[Named] = []
     for observation in plan.step.observations:
-        if never_made(moment, observation):
+        if never_made(low.world.moment, observation):
             continue
         if observation.name in folded:
-            out.append(_summed(low, moment, observation, folded[observation.name]))
+            out.append(_summed(low, observation, folded[observation.name]))
         else:
-            out += _factors(low, plan, moment, observation)
+            out += _factors(low, plan, observation)
     return out
 
 
-def _summed(low: Tables, moment: Moment, observation: ObservationDecl, inside: Folded) -> Named:
+def _summed(low: Tables, observation: ObservationDecl, inside: Folded) -> Named:
     """The likelihood of an observation, a variable that only it depends on summed out."""
-    observed = Named(jnp.asarray(True))
+    moment = low.world.moment
     if observation.value is None:
         observed = moment.seen[observation.name][0]
-    elif not observation.value:
-        observed = Named(jnp.asarray(False))
+    else:
+        observed = Named(jnp.asarray(bool(observation.value)))
     fits = [
         checkpointed(apply(jnp, jnp.equal, low.value(holds), observed)) for holds in inside.holds
     ]
@@ -145,8 +140,8 @@ def _masked(mask: Named, factor: Named) -> Named:
     return Factor(logs.array, logs.dims, observed_column.array)
 
 
-def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
-    mask = seen(moment, observation)
+def _factors(low: Tables, plan: Plan, observation: ObservationDecl) -> list[Named]:
+    mask = seen(low.world.moment, observation)
 
     def told_only(factor: Named) -> Named:
         return factor if mask is None else _masked(mask, factor)
@@ -155,10 +150,10 @@ def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDe
         # Elements that are told apart are observed one by one.
         out = []
         for position, key in enumerate(places(observation.axes)):
-            for factor in _single(low, plan, moment, observation, key):
+            for factor in _single(low, plan, observation, key):
                 out.append(_at_position(told_only(factor), observation.axes, position))
         return out
-    return [told_only(f) for f in _single(low, plan, moment, observation, None)]
+    return [told_only(f) for f in _single(low, plan, observation, None)]
 
 
 def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
@@ -173,7 +168,7 @@ def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
 
 
 def _single(
-    low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl, key: tuple | None
+    low: Tables, plan: Plan, observation: ObservationDecl, key: tuple | None
 ) -> list[Named]:
     def here(expr: Expr) -> Expr:
         return expr if key is None else at_place(expr, observation.axes, key)
@@ -181,10 +176,8 @@ def _single(
     if not observation.is_value:
         holds = here(observation.holds)
         if observation.value is None:
-            value = low.value(holds)
-            return [
-                log_truth(apply(jnp, jnp.equal, value, moment.seen[observation.name][0]), low.real)
-            ]
+            observed = low.world.moment.seen[observation.name][0]
+            return [log_truth(apply(jnp, jnp.equal, low.value(holds), observed), low.real)]
         # A conjunction that is known to hold is one factor per conjunct.
         parts = (
             conjuncts(holds)
@@ -200,7 +193,7 @@ def _single(
             continue
         weight = Named(jnp.zeros((), low.real))
         for i, expr in enumerate(branch.values):
-            observed, type_ = observed_column(low, moment, observation, i)
+            observed, type_ = observed_column(low, observation, i)
             weight = apply(
                 jnp, jnp.add, weight, _value_factor(low, plan, here(expr), observed, type_)
             )
@@ -277,14 +270,13 @@ class ObservedWorld(World):
         table = self.values[name]
         if self.variables[name].finite:
             return table
-        return given(low, self.moment, self.step, self.variables[name], table)
+        return given(low, self.variables[name], table)
 
 
-def given(
-    low: Tables, moment: Moment, step: StepProgram, variable: RandomVariable, table: Named
-) -> Named:
+def given(low: Tables, variable: RandomVariable, table: Named) -> Named:
     """The values of a variable: what is observed of it, and else those of a table."""
-    for observation in step.observations:
+    moment = low.world.moment
+    for observation in low.world.step.observations:
         if never_made(moment, observation):
             continue
         for branch in observation.branches:
@@ -295,7 +287,7 @@ def given(
                 for mask in (seen(moment, observation), picked_out(low, variable, value)):
                     if mask is not None:
                         here = apply(jnp, jnp.logical_and, here, mask)
-                observed, type_ = observed_column(low, moment, observation, i)
+                observed, type_ = observed_column(low, observation, i)
                 observed = low.recode(observed, type_, variable.type)
                 observed_here = apply(jnp, jnp.where, here, observed, table)
                 # Data have an axis for a plate of one element, which a variable has not.

@@ -61,41 +61,37 @@ if TYPE_CHECKING:
 
 
 class ExactStep:
-    """One step of the exact forward pass."""
+    """One step of the exact forward pass, from a state, given what is known at a moment."""
 
-    def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        engine: ExactFilter,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+    ):
         self.plan = plan
         self.settings = settings
+        self.state, self.moment, self.binding = state, moment, binding
         self.kept = engine.phases.kept
         self.engine = engine
         self.model = StepModel(plan, settings, engine.questions)
         self.capacity = replace(engine.capacity(settings.batch), bytes=settings.naming.most)
 
-    def __call__(
-        self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
-        key: Any,
-        ask: tuple[Question, ...],
-        stage: Stage,
-    ) -> tuple[State, Info]:
-        settings = self.settings
-
-        def ahead(values: dict[str, Named], draw: Any) -> Tables:
-            return self.tables(state, moment, binding, values, draw)
-
-        values = self.model.draw_ahead(state, ahead, key)
-        low = self.tables(state, moment, binding, values)
-        problem = self.model.problem(low, state.beliefs, moment)
+    def __call__(self, key: Any, ask: tuple[Question, ...], stage: Stage) -> tuple[State, Info]:
+        settings, state = self.settings, self.state
+        values = self.model.draw_ahead(state, self.tables, key)
+        low = self.tables(values)
+        problem = self.model.problem(low, state.beliefs)
         before = state.log_weights
         gain, beliefs, known = self._forward(low, problem, state.fixed, stage.end)
         for part in self.model.weights_ahead(low):
             gain = apply(jnp, jnp.add, gain, part)
         for part in problem.proposed():
             gain = apply(jnp, subtract, gain, part)
-        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
-        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), self._alive(), gain)
         log_weights = per_particle(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
         weights = normalise(log_weights)
@@ -120,23 +116,16 @@ class ExactStep:
         )
         return new, info
 
-    def tables(
-        self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
-        values: dict[str, Named] | None = None,
-        draw: Any = None,
-    ) -> Tables:
+    def tables(self, values: dict[str, Named], draw: Any = None) -> Tables:
         """The expressions of the step, over the belief about the state before it."""
-        plan = self.plan
+        plan, state = self.plan, self.state
         first = plan is self.engine.first
         world = ObservedWorld(
             plan.step,
-            moment,
-            binding,
+            self.moment,
+            self.binding,
             {slot_key(k): v for k, v in state.slots.items()},
-            dict(values or {}),
+            dict(values),
             frozenset() if draw else plan.enumerated,
             plan.split,
             draw,
@@ -147,6 +136,10 @@ class ExactStep:
         shared, naming = self.engine.shared[first], self.settings.naming
         edges = self.settings.estimator is not None
         return Tables(world, self.settings.real, self.capacity, shared, naming, edges=edges)
+
+    def _alive(self) -> Named:
+        """Which sequences have this step."""
+        return apply(jnp, jnp.less_equal, Named(jnp.asarray(self.moment.time)), self.moment.last)
 
     def _known_static(self, low: Tables, name: str) -> Named:
         value = low.world.known(low, name)
@@ -201,23 +194,18 @@ class ExactStep:
     # ------------------------------------------------------------ next to previous
 
     def smooth(
-        self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
-        ask: tuple[Question, ...],
-        after: list[Named],
+        self, ask: tuple[Question, ...], after: list[Named]
     ) -> tuple[dict[str, Named], list[Named]]:
         """The probabilities of queries given all evidence, and the likelihood of the evidence
         from this step on, as log-tables over the state before it. `after` is that likelihood of
         the steps that follow, over the state after this one."""
-        low = self.tables(state, moment, binding)
-        problem = self.model.problem(low, [], moment)
+        low = self.tables({})
+        problem = self.model.problem(low, [])
         later = [Named(f.array, tuple(map(_as_next, f.dims))) for f in after]
         mentioned = {d for f in later for d in choices(f.dims)}
         later += [point(Target(d, i)) for d, i in self._fields(low) if d in mentioned]
         problem = replace(problem, evidence=[*problem.evidence, *later])
-        known = replace(problem, prior=[*problem.prior, *state.beliefs])
+        known = replace(problem, prior=[*problem.prior, *self.state.beliefs])
         answers = {q.key: known.answer(q) for q in ask}
         factors = [*problem.prior, *problem.evidence]
         more, inner = defined(low, factors)
@@ -229,7 +217,7 @@ class ExactStep:
             if d.kind == "slot" or (d.name in self.plan.beliefs and self.plan is self.engine.later)
         )
         _, rest = sum_out(factors, (), keep, self.capacity, inner=inner)
-        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+        alive = self._alive()
         before = []
         for factor in rest:
             # Only ratios matter, and logarithms should stay small.
@@ -239,9 +227,6 @@ class ExactStep:
 
     def backward(
         self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
         after: Mapping[Choice, Named],
         key: Any,
         lanes: Settings,
@@ -252,10 +237,10 @@ class ExactStep:
         They are drawn from their exact posterior or, in a filter for the best, are the best.
         With `rows`, trajectory i has the state `rows[i]` of those in `after`.
         """
-        low = self.tables(state, moment, binding)
-        problem = self.model.problem(low, state.beliefs, moment)
+        low = self.tables({})
+        problem = self.model.problem(low, self.state.beliefs)
         factors = [*problem.prior, *problem.evidence]
-        for target in self._targets(low, state.fixed)[0]:
+        for target in self._targets(low, self.state.fixed)[0]:
             goal = after[_as_slot(target.new)]
             factors.append(log_truth(apply(jnp, jnp.equal, target.index, goal), low.real))
         for dim in {d for f in factors for d in choices(f.dims) if d in after}:

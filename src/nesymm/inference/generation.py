@@ -160,7 +160,7 @@ class _Replay:
         low = world.open(slots, known)
         emitted = {n: world.emit(low, plan.variables[n]) for n in sorted(plan.emitted)}
         observed = {
-            o.name: self._arranged(*self._observed(low, moment, o))
+            o.name: self._arranged(*self._observed(low, o))
             for o in program.observations
             if o.value is None
         }
@@ -176,9 +176,10 @@ class _Replay:
         return question.condition(program.queries[question.number])
 
     def _observed(
-        self, low: Tables, moment: Moment, observation: ObservationDecl
+        self, low: Tables, observation: ObservationDecl
     ) -> tuple[Named, tuple[Axis, ...]]:
         """What an observation says or would say; columns come behind."""
+        moment = low.world.moment
         mask = seen(moment, observation)
         if not observation.is_value:
             value = low.value(observation.holds)
@@ -197,7 +198,7 @@ class _Replay:
                 result = value if holds is None else _where(holds, value, result)
             assert result is not None
             if observation.name in moment.seen:
-                result = _where(mask, observed_column(low, moment, observation, i)[0], result)
+                result = _where(mask, observed_column(low, observation, i)[0], result)
             columns.append(result)
         if len(columns) == 1:
             return columns[0], observation.axes
@@ -257,7 +258,7 @@ class _Step:
 
     def emit(self, low: Tables, variable: RandomVariable) -> Named:
         """A variable that only an observation reads: as given, else drawn."""
-        value = given(low, self.moment, self.model.plan.step, variable, self._draw(low, variable))
+        value = given(low, variable, self._draw(low, variable))
         low.world.values[variable.name] = value
         return value
 

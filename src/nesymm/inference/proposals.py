@@ -204,7 +204,7 @@ def _evidence(low: Tables, variable: RandomVariable, sight: Sight) -> tuple[Name
     moment = low.world.moment
     if never_made(moment, sight.observation):
         return None
-    observed, _ = observed_column(low, moment, sight.observation, 0)
+    observed, _ = observed_column(low, sight.observation, 0)
     at_zero, at_one = low.value(sight.at_zero), low.value(sight.at_one)
     gradient = apply(jnp, jnp.subtract, at_one, at_zero)
     rest = apply(jnp, jnp.subtract, observed, at_zero)

@@ -162,9 +162,9 @@ class _Backward:
     def _drawn(
         self, plan: Plan, before: State, moment: Any, after: dict[Choice, Named], number: Any
     ) -> dict[Choice, Named]:
-        here = jax.random.fold_in(self.key, number)
-        lanes = self.lanes
-        return self.engine.backward(plan, lanes, before, moment, self.binding, after, here, lanes)
+        here, lanes = jax.random.fold_in(self.key, number), self.lanes
+        given = (before, moment, self.binding)
+        return self.engine.backward(plan, lanes, given, after, here, lanes)
 
 
 def wide_index(value: Named, lanes: Settings) -> Named:

@@ -37,7 +37,7 @@ from nesymm.inference.weights import (
     proposal_density,
     propose,
 )
-from nesymm.inference.world import Moment, Tables, coded
+from nesymm.inference.world import Tables, coded
 from nesymm.ir.axes import at_place, places, position_along
 from nesymm.ir.expr import TRUE, Axis, Expr, postorder
 from nesymm.ir.step import Param, RandomVariable
@@ -101,8 +101,9 @@ class StepModel:
             values[variable.name] = value
         return values
 
-    def _free(self, low: Tables, variable: RandomVariable, moment: Moment) -> Named | None:
+    def _free(self, low: Tables, variable: RandomVariable) -> Named | None:
         """Where a variable is not observed; None: everywhere."""
+        moment = low.world.moment
         free: Named | None = None
         for observation in self.plan.step.observations:
             if never_made(moment, observation) or len(observation.branches) != 1:
@@ -121,7 +122,7 @@ class StepModel:
 
     def _where_free(self, low: Tables, variable: RandomVariable, log_p: Named) -> Named:
         """What the draw of a variable weighs: nothing where the variable is observed."""
-        free = self._free(low, variable, low.world.moment)
+        free = self._free(low, variable)
         if free is None:
             return log_p
         return apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
@@ -227,14 +228,14 @@ class StepModel:
 
     # ------------------------------------------------------------ the exact part
 
-    def problem(self, low: Tables, beliefs: list[Named], moment: Moment) -> Problem:
+    def problem(self, low: Tables, beliefs: list[Named]) -> Problem:
         folded = {f.variable.name for f in self.folded.values()}
         drawn = (*self.plan.fresh, *(v for v in self.plan.solved if v.name not in folded))
         prior = [f for v in drawn for f in self.tables_of(low, v)]
         tied: list[Named] = []
         guided: list[Named] = []
-        evidence = evidence_factors(low, self.plan, moment, self.folded)
-        evidence += self.query_weights(low, moment)
+        evidence = evidence_factors(low, self.plan, self.folded)
+        evidence += self.query_weights(low)
         for variable in self.plan.ahead:
             if not self._inside(variable) or not self._weighs(variable):
                 continue
@@ -258,15 +259,16 @@ class StepModel:
             guided,
         )
 
-    def query_weights(self, low: Tables, moment: Moment) -> list[Named]:
+    def query_weights(self, low: Tables) -> list[Named]:
         """Bonuses for queries: nothing, whose gradient tells how likely the query is."""
         out = []
+        given = low.world.moment.query_weights
         for question in self.questions:
-            if question.key not in moment.query_weights:
+            if question.key not in given:
                 continue
             query = self.plan.step.queries[question.number]
             condition = question.condition(query)
-            bonus = Named(moment.query_weights[question.key], (BATCH, *question.axes))
+            bonus = Named(given[question.key], (BATCH, *question.axes))
             if not self.plan.grounded:
                 out.append(_where(low.value(condition), bonus))
                 continue
