@@ -16,30 +16,18 @@ from nesymm.inference.world import Moment, Tables, World, log_truth, outcome_cod
 from nesymm.ir.algebra import axis_value, conjuncts, not_
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.step import ObservationDecl, RandomVariable
+from nesymm.ir.step import ObservationDecl, RandomVariable, active
 from nesymm.ir.types import Enum, Type, join
-from nesymm.language.program import At, AtLast, During, Now
-
-
-def active(moment: Moment, observation: ObservationDecl) -> Named | None:
-    """Where an observation is made at this step; None: for every sequence."""
-    time = moment.time
-    match observation.when:
-        case Now() | None:
-            return None
-        case At(index):
-            return Named(jnp.asarray(time == index))
-        case During(first, end):
-            inside = jnp.asarray(time >= first)
-            return Named(inside if end is None else inside & (time <= end))
-        case AtLast():
-            return apply(jnp, jnp.equal, Named(jnp.asarray(time)), moment.last)
-    raise TypeError(observation.when)
+from nesymm.language.program import AtLast, Now
 
 
 def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
     """Where an observation has a value at this step; None: everywhere."""
-    masks = [active(moment, observation)]
+    masks: list[Named | None] = []
+    when, last = observation.when, moment.last
+    if when is not None and not isinstance(when, Now):
+        here = jnp.asarray(active(when, moment.time, last.array))
+        masks.append(Named(here, last.dims if isinstance(when, AtLast) else ()))
     if observation.value is None:
         if observation.name not in moment.seen:
             return Named(jnp.asarray(False))
@@ -302,7 +290,6 @@ def given(low: Tables, variable: RandomVariable, table: Named) -> Named:
 
 __all__ = [
     "ObservedWorld",
-    "active",
     "evidence_factors",
     "given",
     "never_made",

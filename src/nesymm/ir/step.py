@@ -385,13 +385,13 @@ class StepProgram(Part):
         return show(self)
 
 
-def active(when: Time | None, time: int, last: int) -> bool:
-    """Whether something said of a time is said of this step."""
+def active(when: Time | None, time: Any, last: Any) -> Any:
+    """Whether something said of a time is said of this step; `time` and `last` may be arrays."""
     match when:
         case At(index):
             return time == index
         case During(first, end):
-            return first <= time and (end is None or time <= end)
+            return (first <= time) & (end is None or time <= end)
         case AtLast():
             return time == last
         case None:
