@@ -55,6 +55,7 @@ from nesymm.inference.step_model import StepModel, elements_of
 from nesymm.inference.world import Binding, Moment, Tables, log_truth
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import Expr
+from nesymm.ir.step import flat
 
 if TYPE_CHECKING:
     from nesymm.inference.forward import ExactFilter
@@ -316,8 +317,8 @@ def grounded_roots(plan: Plan) -> list[Expr]:
     """All expressions that a step evaluates, element by element."""
     roots: list[Expr] = [f.condition for f in plan.step.flags]
     for variable in plan.variables.values():
-        for _, guard, params in elements_of(variable):
-            roots += [guard, *(e for p in params for e in (p if isinstance(p, tuple) else (p,)))]
+        for _, element in elements_of(variable):
+            roots += [element.guard, *flat(element.params)]
     owners: list[Any] = [*plan.step.observations, *plan.step.queries, *plan.step.slots]
     for owner in owners:
         for key in places(owner.axes):

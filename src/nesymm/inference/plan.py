@@ -175,10 +175,6 @@ def _with(expr: Expr, name: str, value: object) -> Expr:
     return rewrite(expr, rule)
 
 
-def parameters_of(variable: RandomVariable) -> list[Expr]:
-    return [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-
-
 def reads(exprs: Iterable[Expr]) -> set[str]:
     """The random variables that expressions mention."""
     return {n.data for n in postorder(list(exprs)) if n.op == "rv"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -39,8 +40,8 @@ from nesymm.inference.weights import (
 )
 from nesymm.inference.world import Tables, coded
 from nesymm.ir.axes import at_place, places, position_along
-from nesymm.ir.expr import TRUE, Axis, Expr, postorder
-from nesymm.ir.step import Param, RandomVariable
+from nesymm.ir.expr import TRUE, Axis, postorder
+from nesymm.ir.step import RandomVariable
 
 # Opens the expressions of a step: `draw` gives values to variables when they are first read.
 Open = Callable[[dict[str, Named], Callable[[Tables, RandomVariable], Named]], Tables]
@@ -288,8 +289,8 @@ class StepModel:
             table = masses(low, variable, whole, variable.guard, variable.params)
             return [_element(table, whole, axes, key) for key in places(axes)]
         return [
-            masses(low, variable, Choice("rv", variable.name, key, size), guard, params)
-            for key, guard, params in elements_of(variable)
+            masses(low, variable, Choice("rv", variable.name, key, size), at.guard, at.params)
+            for key, at in elements_of(variable)
         ]
 
     def _elements_differ(self, variable: RandomVariable) -> bool:
@@ -329,19 +330,10 @@ class StepModel:
         return out
 
 
-def elements_of(
-    variable: RandomVariable,
-) -> Iterator[tuple[tuple, Expr, tuple[Param, ...]]]:
-    """The elements of a variable: key, guard and parameters of each."""
+def elements_of(variable: RandomVariable) -> Iterator[tuple[tuple, RandomVariable]]:
+    """The keys of a variable, and how it is drawn there."""
     for key in places(variable.axes):
-
-        def here(expr: Expr, key: tuple = key) -> Expr:
-            return at_place(expr, variable.axes, key)
-
-        params = tuple(
-            tuple(map(here, p)) if isinstance(p, tuple) else here(p) for p in variable.params
-        )
-        yield key, here(variable.guard), params
+        yield key, variable.map(partial(at_place, axes=variable.axes, key=key))
 
 
 def _element(whole: Named, dim: Choice, axes: tuple[Axis, ...], key: tuple) -> Named:

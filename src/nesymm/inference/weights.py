@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from nesymm.inference.named import Named, apply, expand, reduce, union
 from nesymm.inference.world import Tables, outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
-from nesymm.ir.step import Param, Proposal, RandomVariable
+from nesymm.ir.step import Param, Proposal, RandomVariable, flat
 from nesymm.language.families import FAMILIES
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
@@ -78,12 +78,10 @@ def _masses(
         whole = low.value(params[0])  # type: ignore[arg-type]
         behind = whole.array.ndim - len(whole.dims)
         if variable.family == "bernoulli":
-            flat = (
-                whole.array.reshape((*whole.array.shape[: len(whole.dims)], -1))[..., 0]
-                if (behind)
-                else whole.array
-            )
-            arrays: tuple[Any, ...] = (flat,)
+            first = whole.array
+            if behind:
+                first = first.reshape((*first.shape[: len(whole.dims)], -1))[..., 0]
+            arrays: tuple[Any, ...] = (first,)
         else:
             arrays = (whole.array,)
         dims = whole.dims
@@ -112,7 +110,7 @@ def _masses(
             arrays = tuple(a[..., None] for a in aligned)
     neural = variable.neural or logits is not None
     family, outcomes = variable.family, variable.outcomes
-    edges = low.edges and bool(leaves(_each(params), "param"))
+    edges = low.edges and bool(leaves(flat(params), "param"))
     table = log_masses(jnp, family, arrays, outcomes, neural, edges, _network(params))
     table = table.astype(low.real)
     for value in unknown:
@@ -129,12 +127,12 @@ def _network(params: tuple[Param, ...]) -> str:
 
 def by_network(variable: RandomVariable) -> bool:
     """Whether a network has a say in how a variable is drawn."""
-    return bool(variable.neural or leaves(_each(variable.params), "neural"))
+    return bool(variable.neural or leaves(flat(variable.params), "neural"))
 
 
 def invalid_parameters(low: Tables, variable: RandomVariable) -> tuple[Named, Any] | None:
     """Where a variable is to be drawn by NaN that a network gave, and that NaN."""
-    values = [v for p in _each(variable.params) for v in _unknown(p, low.value(p))]
+    values = [v for p in flat(variable.params) for v in _unknown(p, low.value(p))]
     if not values:
         return None
     total = values[0]
@@ -142,10 +140,6 @@ def invalid_parameters(low: Tables, variable: RandomVariable) -> tuple[Named, An
         total = apply(jnp, jnp.add, total, value)
     where = apply(jnp, lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
     return where, jnp.sum(total.array)
-
-
-def _each(params: Sequence[Param]) -> list[Expr]:
-    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def _unknown(param: Expr, value: Named) -> list[Named]:
@@ -244,7 +238,7 @@ def density(
 
 def marked(low: Tables, law: Proposal, density: Named) -> Named:
     """A density that is NaN where a network gave NaN, for which something else stood in."""
-    for param in _each(law.params):
+    for param in flat(law.params):
         for unknown in _unknown(param, low.value(param)):
             density = apply(jnp, _unless_nan, density, unknown)
     return density

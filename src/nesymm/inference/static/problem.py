@@ -20,7 +20,7 @@ from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import FALSE, TIME, Expr, make, postorder
 from nesymm.ir.passes.finish import fail_open
 from nesymm.ir.passes.overflow import watch_sampled
-from nesymm.ir.step import Flag, ObservationDecl, QueryDecl, RandomVariable, StepProgram
+from nesymm.ir.step import Flag, ObservationDecl, QueryDecl, RandomVariable, StepProgram, flat
 from nesymm.ir.symbols import map_symbols
 from nesymm.ir.types import BOOL, Int
 
@@ -117,8 +117,7 @@ class Problem:
         its density would tell about the guard.
         """
         encoding = self.encoding
-        params = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-        if not any(encoding.kind(e)[0] for e in params):
+        if not any(encoding.kind(e)[0] for e in flat(variable.params)):
             return encoding.formula.true
         value = make("rv", (), variable.name, variable.type)
         return encoding.weigh(variable, (), value, encoding.formula.true)[0]
