@@ -61,7 +61,7 @@ def is_static(expr: Expr, statics: Collection[str]) -> bool:
     )
 
 
-def on_grid(arguments: Sequence[Named], finite: Mapping[int, Int | Enum]) -> tuple[Named, ...]:
+def on_grid(arguments: Sequence[Any], finite: Mapping[int, Int | Enum]) -> tuple[Named, ...]:
     """The arguments of a network, the finite ones with all their values side by side."""
     return tuple(
         Named(_codes(finite[i]), (Argument(i),)) if i in finite else a

@@ -270,52 +270,45 @@ def to_arrays(sequences: Sequences) -> dict[str, Any]:
 def fixed_shape(function: Callable[[State], State], state: State) -> State:
     """A state with the dimensions that a step does not change."""
     while True:
-        after = jax.eval_shape(function, state)
-        wanted = jax.tree.map(
-            # What is known beforehand may be NumPy's, with more bits than JAX has.
-            lambda a, b: (
-                union([a.dims, b.dims]),
-                jax.dtypes.canonicalize_dtype(jnp.promote_types(a.array.dtype, b.array.dtype)),
-            ),
-            state,
-            after,
-            is_leaf=lambda x: isinstance(x, Named),
-        )
-        new = broadcast(state, wanted, after)
-        if dims_of(new) == dims_of(state):
-            return new
-        state = new
+        wanted = _each(_together, state, jax.eval_shape(function, state))
+        if wanted == dims_of(state):
+            return state
+        state = broadcast(state, wanted)
+
+
+def _together(a: Named, b: Named) -> tuple[Any, ...]:
+    """The dimensions, type and shape that both arrays can be broadcast to."""
+    dims = union([a.dims, b.dims])
+    sizes = dict(zip((*a.dims, *b.dims), (*_named(a), *_named(b)), strict=True))
+    behind = jnp.broadcast_shapes(*(x.array.shape[len(x.dims) :] for x in (a, b)))
+    # What is known beforehand may be NumPy's, with more bits than JAX has.
+    dtype = jax.dtypes.canonicalize_dtype(jnp.promote_types(a.array.dtype, b.array.dtype))
+    return dims, dtype, (*(sizes[d] for d in dims), *behind)
+
+
+def _named(value: Named) -> tuple[int, ...]:
+    """The sizes of the named dimensions."""
+    shape: tuple[int, ...] = value.array.shape
+    return shape[: len(value.dims)]
+
+
+def _each(function: Callable[..., Any], state: State, *others: Any) -> Any:
+    """A function of each array of a state."""
+    return jax.tree.map(function, state, *others, is_leaf=lambda x: isinstance(x, Named))
 
 
 def dims_of(state: State) -> Any:
-    return jax.tree.map(
-        lambda n: (n.dims, n.array.dtype, n.array.shape),
-        state,
-        is_leaf=lambda x: isinstance(x, Named),
-    )
+    """The dimensions, types and shapes of all arrays of a state."""
+    return _each(lambda n: (n.dims, n.array.dtype, n.array.shape), state)
 
 
-def broadcast(state: State, wanted: Any, like: State | None = None) -> State:
-    def one(value: Named, want: Any, *others: Named) -> Named:
-        dims, dtype = want[0], want[1]
-        sizes: dict[Any, int] = {}
-        for v in (value, *others):
-            sizes |= dict(zip(v.dims, v.array.shape, strict=False))
-        if len(want) == 3:
-            sizes |= dict(zip(dims, want[2], strict=False))
-        behind = [v.array.shape[len(v.dims) :] for v in (value, *others)]
-        inner = jnp.broadcast_shapes(*behind, *(want[2][len(dims) :] for _ in want[2:]))
-        array = deepen(jnp, expand(jnp, value, dims), len(dims) + len(inner))
-        shape = (*(sizes[d] for d in dims), *inner)
+def broadcast(state: State, wanted: Any) -> State:
+    """The state with the dimensions, types and shapes of another."""
+
+    def one(value: Named, want: tuple[Any, ...]) -> Named:
+        dims, dtype, shape = want
+        array = deepen(jnp, expand(jnp, value, dims), len(shape))
         return Named(cast(jnp.broadcast_to(array, shape), dtype), dims)
 
-    tree: Any
-    leaves_, tree = jax.tree.flatten(state, is_leaf=lambda x: isinstance(x, Named))
-    wants = tree.flatten_up_to(wanted)
-    others = tree.flatten_up_to(like) if like is not None else None
-    return tree.unflatten(
-        [
-            one(v, w, *(() if others is None else (others[i],)))
-            for i, (v, w) in enumerate(zip(leaves_, wants, strict=True))
-        ]
-    )
+    found: State = _each(one, state, wanted)
+    return found

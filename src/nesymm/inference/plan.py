@@ -159,18 +159,16 @@ def _folded(step: StepProgram, unread: list[RandomVariable]) -> dict[str, Folded
         if any(n.op == "lfp" for n in postorder([observation.holds], systems=False)):
             continue  # the definitions of a recursion may read the variable, too
         out[observation.name] = Folded(
-            variable, tuple(_with(observation.holds, name, v) for v in variable.outcomes)
+            variable, tuple(with_value(observation.holds, name, v) for v in variable.outcomes)
         )
     return out
 
 
-def _with(expr: Expr, name: str, value: object) -> Expr:
+def with_value(expr: Expr, name: str, value: object) -> Expr:
     """An expression in which a variable has a value."""
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "rv" and node.data == name:
-            return const(value)
-        return rebuild(node, args)
+        return const(value) if node.op == "rv" and node.data == name else rebuild(node, args)
 
     return rewrite(expr, rule)
 

@@ -24,11 +24,11 @@ import numpy as np
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.evidence import never_made, observed_column, seen
 from nesymm.inference.named import Named, apply, expand, reduce
-from nesymm.inference.plan import Plan, reads
+from nesymm.inference.plan import Plan, reads, with_value
 from nesymm.inference.state import stop
 from nesymm.inference.weights import family_params
 from nesymm.inference.world import Tables
-from nesymm.ir.algebra import axis_value, const
+from nesymm.ir.algebra import axis_value
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Axis, Expr, rewrite
 from nesymm.ir.step import ObservationDecl, RandomVariable
@@ -134,7 +134,7 @@ def _sight(
         return None
     if variable.name in reads([scale]):
         return None
-    at_zero, at_one = (_with(mean, variable.name, x) for x in (0.0, 1.0))
+    at_zero, at_one = (with_value(mean, variable.name, x) for x in (0.0, 1.0))
     return Sight(observation, at_zero, at_one, scale)
 
 
@@ -173,13 +173,6 @@ def _is_affine(expr: Expr, variable: RandomVariable) -> bool:
         case "div":
             return not mentions(expr.args[1]) and _is_affine(expr.args[0], variable)
     return False
-
-
-def _with(expr: Expr, name: str, value: float) -> Expr:
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        return const(value) if node.op == "rv" and node.data == name else rebuild(node, args)
-
-    return rewrite(expr, rule)
 
 
 # ---------------------------------------------------------------- at run time

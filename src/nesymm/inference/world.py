@@ -218,7 +218,8 @@ class World:
         self, low: Tables, table: Named, expr: Expr, keys: tuple[Named, ...], *more: Named
     ) -> Named:
         """A tabulated network at some arguments (and at `more` positions of its output)."""
-        indices = [low.index(k, _index_type(a.type)) for k, a in zip(keys, expr.args, strict=True)]
+        finite = finite_arguments(expr, {})
+        indices = [low.index(k, t) for k, t in zip(keys, finite.values(), strict=True)]
         indices += more
         dims = union(i.dims for i in indices)
         whole = self.binding.outputs(table.array)
@@ -266,10 +267,6 @@ def call_network(networks: Mapping[str, Any], name: str, args: tuple[Named, ...]
 
 def lift_key(expr: Expr) -> tuple:
     return (expr.data[0], tuple(a.type for a in expr.args))
-
-
-def _index_type(type_: Type) -> Int | Enum:
-    return type_ if isinstance(type_, Int | Enum) else Int(0, 1)
 
 
 def outcome_codes(variable: RandomVariable) -> np.ndarray:
