@@ -8,7 +8,7 @@ from typing import Any
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor, alike, log_add, pick_at
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, all_of, apply, expand, only, reduce, union
 from nesymm.inference.plan import Folded, Plan, reads
 from nesymm.inference.state import checkpointed
 from nesymm.inference.weights import density, masses, masses_apart
@@ -32,11 +32,7 @@ def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
         if observation.name not in moment.seen:
             return Named(jnp.asarray(False))
         masks.append(moment.masks.get(observation.name))
-    result: Named | None = None
-    for mask in masks:
-        if mask is not None:
-            result = mask if result is None else apply(jnp, jnp.logical_and, result, mask)
-    return result
+    return all_of(masks)
 
 
 def observed_column(low: Tables, observation: ObservationDecl, i: int) -> tuple[Named, Type]:
@@ -120,7 +116,7 @@ def _sum_where(
 
 def _masked(mask: Named, factor: Named) -> Named:
     """A factor where it is told, and nothing elsewhere."""
-    logs = apply(jnp, lambda m, f: jnp.where(m, f, 0.0), mask, factor)
+    logs = only(mask, factor)
     if not isinstance(factor, Factor):
         return logs
     plain = Named(factor.plain, factor.dims)
@@ -212,13 +208,11 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, observed: Named, type_: 
 
 def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | None:
     """Where among the elements of a variable a reference to it points; None: everywhere."""
-    found: Named | None = None
-    for axis, key in zip(variable.axes, value.args, strict=True):
-        if key.op == "axis":
-            continue
-        here = same(low, low.value(axis_value(axis)), axis.type, low.value(key), key.type)
-        found = here if found is None else apply(jnp, jnp.logical_and, found, here)
-    return found
+    return all_of(
+        same(low, low.value(axis_value(axis)), axis.type, low.value(key), key.type)
+        for axis, key in zip(variable.axes, value.args, strict=True)
+        if key.op != "axis"
+    )
 
 
 class ObservedWorld(World):
@@ -271,10 +265,9 @@ def given(low: Tables, variable: RandomVariable, table: Named) -> Named:
             for i, value in enumerate(branch.values):
                 if value.op != "rv" or value.data != variable.name:
                     continue
-                here = low.value(branch.condition)
-                for mask in (seen(moment, observation), picked_out(low, variable, value)):
-                    if mask is not None:
-                        here = apply(jnp, jnp.logical_and, here, mask)
+                masks = (seen(moment, observation), picked_out(low, variable, value))
+                here = all_of([low.value(branch.condition), *masks])
+                assert here is not None
                 observed, type_ = observed_column(low, observation, i)
                 observed = low.recode(observed, type_, variable.type)
                 observed_here = apply(jnp, jnp.where, here, observed, table)

@@ -33,7 +33,7 @@ from nesymm.inference.elimination.summation import (
 )
 from nesymm.inference.estimators import average
 from nesymm.inference.evidence import ObservedWorld
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, apply, expand, only, reduce, union
 from nesymm.inference.plan import (
     Plan,
 )
@@ -92,7 +92,7 @@ class ExactStep:
             gain = apply(jnp, jnp.add, gain, part)
         for part in problem.proposed():
             gain = apply(jnp, subtract, gain, part)
-        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), self._alive(), gain)
+        gain = only(self._alive(), gain)
         log_weights = per_particle(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
         weights = normalise(log_weights)
@@ -188,8 +188,7 @@ class ExactStep:
             first, *others = (parts[i] for i in members)
             norm, _ = sum_out([first, *others], (), frozenset(), self.capacity, self.engine.sum)
             total = apply(jnp, jnp.add, total, norm)
-            first = apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), first, norm)
-            out += [first, *others]
+            out += [apply(jnp, subtract, first, norm), *others]
         return total, out
 
     # ------------------------------------------------------------ next to previous
@@ -223,7 +222,7 @@ class ExactStep:
         for factor in rest:
             # Only ratios matter, and logarithms should stay small.
             scaled = Named(factor.array - _largest(factor), factor.dims)
-            before.append(apply(jnp, lambda a, x: jnp.where(a, x, 0.0), alive, scaled))
+            before.append(only(alive, scaled))
         return answers, before
 
     def backward(

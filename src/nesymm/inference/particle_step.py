@@ -20,7 +20,7 @@ from nesymm.inference.elimination.choices import BATCH, Choice, choices
 from nesymm.inference.elimination.factors import add, eliminate, logsumexp, pick_at
 from nesymm.inference.estimators import average, marginal_scores
 from nesymm.inference.evidence import ObservedWorld, evidence_factors
-from nesymm.inference.named import Named, apply, expand, reduce
+from nesymm.inference.named import Named, apply, expand, only, reduce
 from nesymm.inference.proposals import draw as draw_normal
 from nesymm.inference.proposals import proposal
 from nesymm.inference.questions import Question
@@ -37,6 +37,7 @@ from nesymm.inference.state import (
     per_particle,
     slot_key,
     stop,
+    subtract,
 )
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.weights import mass_at
@@ -124,7 +125,7 @@ class ParticleStep:
         for part in (*self.model.weights_ahead(low), *self.model.invalid(low, problem)):
             gain = apply(jnp, jnp.add, gain, part)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
-        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        gain = only(alive, gain)
         log_weights = checkpointed(
             per_particle(apply(jnp, jnp.add, state.log_weights, gain), self.settings).array
         )
@@ -168,7 +169,7 @@ class ParticleStep:
             scores = marginal_scores(found.problem, new_slots, state.scores, settings)
         # Weights have mean one, so that their logarithms stay small however long it runs.
         mean = stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
-        after = after - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
+        after = subtract(after, mean[:, None])
         wanted = values if settings.record else self.kept
         known = {n: concrete.world.known(concrete, n) for n in wanted if n in values}
         statics = {n: v for n, v in known.items() if n in self.kept and n not in plan.beliefs}
@@ -291,13 +292,7 @@ class ParticleStep:
         dims = choices(table.dims)
         norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), table, dims)
         score = apply(jnp, jnp.add, score, norm)
-        safe = apply(
-            jnp,
-            lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0),
-            table,
-            norm,
-        )
-        return score, [safe]
+        return score, [apply(jnp, subtract, table, norm)]
 
     def _next(self, low: Tables) -> dict[str, Named]:
         out: dict[str, Named] = {}

@@ -23,7 +23,7 @@ import numpy as np
 
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.evidence import never_made, observed_column, seen
-from nesymm.inference.named import Named, apply, expand, reduce
+from nesymm.inference.named import Named, all_of, apply, expand, only, reduce
 from nesymm.inference.plan import Plan, reads, with_value
 from nesymm.inference.state import stop
 from nesymm.inference.weights import family_params
@@ -204,16 +204,15 @@ def _evidence(low: Tables, variable: RandomVariable, sight: Sight) -> tuple[Name
     weight = apply(jnp, lambda s: 1.0 / (s * s), low.value(sight.scale))
     sharp = apply(jnp, lambda c, w: c * c * w, gradient, weight)
     pull = apply(jnp, lambda c, r, w: c * r * w, gradient, rest, weight)
-    fine = apply(jnp, lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
-    mask = seen(moment, sight.observation)
-    if mask is not None:
-        fine = apply(jnp, jnp.logical_and, fine, mask)
+    finite = apply(jnp, lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
+    fine = all_of([finite, seen(moment, sight.observation)])
+    assert fine is not None
     return _kept(fine, sharp, variable), _kept(fine, pull, variable)
 
 
 def _kept(fine: Named, value: Named, variable: RandomVariable) -> Named:
     """The value where it means something, summed over the elements of the observation."""
-    value = apply(jnp, lambda f, x: jnp.where(f, x, 0.0), fine, value)
+    value = only(fine, value)
     gone = [d for d in value.dims if isinstance(d, Axis) and d not in variable.axes]
     return reduce(jnp, jnp.sum, value, gone)
 

@@ -22,7 +22,7 @@ from nesymm.inference.elimination.factors import (
     logsumexp,
 )
 from nesymm.inference.elimination.summation import Target, point, sum_out
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, apply, expand, only, reduce, union
 from nesymm.inference.plan import Plan, reads
 from nesymm.inference.questions import Question
 from nesymm.inference.state import LANES, Settings, nan_of, stop, subtract
@@ -188,12 +188,7 @@ class Problem:
         # The gradient of the log-normaliser in a bonus for the condition is its probability.
 
         def normaliser(weight: Any) -> Any:
-            bonus = apply(
-                jnp,
-                lambda c, x: jnp.where(c, x, 0.0),
-                condition,
-                Named(weight, weight_dims),
-            )
+            bonus = only(condition, Named(weight, weight_dims))
             total = eliminate(jnp, [*group, bonus], capacity=self.low.capacity).total.array
             return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
 
@@ -212,9 +207,7 @@ class Problem:
         _, rest = sum_out(near, targets, frozenset(), self.low.capacity, inner=bearing)
         joint = add(jnp, rest)
         norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), joint, news)
-        share = apply(
-            jnp, lambda x, n: jnp.exp(x - jnp.where(jnp.isfinite(n), n, 0.0)), joint, norm
-        )
+        share = apply(jnp, lambda x, n: jnp.exp(subtract(x, n)), joint, norm)
         dims = (*news, *(d for d in share.dims if d not in news))
         return Named(expand(jnp, share, dims), dims)
 

@@ -20,7 +20,7 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import BATCH, Choice
 from nesymm.inference.elimination.factors import alike, draw, eliminate, pick, pick_at
 from nesymm.inference.evidence import evidence_factors, never_made, picked_out, seen
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, all_of, apply, expand, only, reduce, union
 from nesymm.inference.plan import Folded, Plan, reads
 from nesymm.inference.proposals import Proposals, proposal
 from nesymm.inference.proposals import draw as draw_normal
@@ -105,7 +105,7 @@ class StepModel:
     def _free(self, low: Tables, variable: RandomVariable) -> Named | None:
         """Where a variable is not observed; None: everywhere."""
         moment = low.world.moment
-        free: Named | None = None
+        free: list[Named] = []
         for observation in self.plan.step.observations:
             if never_made(moment, observation) or len(observation.branches) != 1:
                 continue
@@ -113,20 +113,15 @@ class StepModel:
             for value in branch.values if branch.condition is TRUE else ():
                 if value.op != "rv" or value.data != variable.name:
                     continue
-                observed = Named(jnp.asarray(True))
-                for mask in (seen(moment, observation), picked_out(low, variable, value)):
-                    if mask is not None:
-                        observed = apply(jnp, jnp.logical_and, observed, mask)
-                other = apply(jnp, jnp.logical_not, observed)
-                free = other if free is None else apply(jnp, jnp.logical_and, free, other)
-        return free
+                masks = (seen(moment, observation), picked_out(low, variable, value))
+                observed = all_of(masks) or Named(jnp.asarray(True))
+                free.append(apply(jnp, jnp.logical_not, observed))
+        return all_of(free)
 
     def _where_free(self, low: Tables, variable: RandomVariable, log_p: Named) -> Named:
         """What the draw of a variable weighs: nothing where the variable is observed."""
         free = self._free(low, variable)
-        if free is None:
-            return log_p
-        return apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
+        return log_p if free is None else only(free, log_p)
 
     def draw_finite(self, low: Tables, variable: RandomVariable, key: Any, dims: tuple) -> Named:
         dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
@@ -199,8 +194,7 @@ class StepModel:
                 log_q = proposal_density(low, variable, value, unguarded=tied)
             elif name in self.proposals:
                 log_q = log_normal(value, *proposal(low, variable, self.proposals[name].before))
-                drawn = low.value(variable.guard)
-                log_q = apply(jnp, lambda g, q: jnp.where(g, q, 0.0), drawn, log_q)
+                log_q = only(low.value(variable.guard), log_q)
             if name in self.plan.scored:
                 log_q = stop(log_q)
             if tied:
@@ -271,11 +265,11 @@ class StepModel:
             condition = question.condition(query)
             bonus = Named(given[question.key], (BATCH, *question.axes))
             if not self.plan.grounded:
-                out.append(_where(low.value(condition), bonus))
+                out.append(only(low.value(condition), bonus))
                 continue
             for key in places(query.axes):
                 here = pick_at(jnp, bonus, _positions(query.axes, key))
-                out.append(_where(low.value(at_place(condition, query.axes, key)), here))
+                out.append(only(low.value(at_place(condition, query.axes, key)), here))
         return out
 
     def tables_of(self, low: Tables, variable: RandomVariable) -> list[Named]:
@@ -344,7 +338,3 @@ def _element(whole: Named, dim: Choice, axes: tuple[Axis, ...], key: tuple) -> N
 
 def _positions(axes: tuple[Axis, ...], key: tuple) -> dict[Axis, Named]:
     return {a: Named(jnp.asarray(position_along(a, k))) for a, k in zip(axes, key, strict=True)}
-
-
-def _where(condition: Named, bonus: Named) -> Named:
-    return apply(jnp, lambda c, x: jnp.where(c, x, 0.0), condition, bonus)

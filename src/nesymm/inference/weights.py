@@ -21,7 +21,7 @@ from nesymm.inference.densities import (
 )
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, apply, apply_all, expand, only, reduce, union
 from nesymm.inference.world import Tables, outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
@@ -135,9 +135,7 @@ def invalid_parameters(low: Tables, variable: RandomVariable) -> tuple[Named, An
     values = [v for p in flat(variable.params) for v in _unknown(p, low.value(p))]
     if not values:
         return None
-    total = values[0]
-    for value in values[1:]:
-        total = apply(jnp, jnp.add, total, value)
+    total = apply_all(jnp.add, values)
     where = apply(jnp, lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
     return where, jnp.sum(total.array)
 
@@ -233,7 +231,7 @@ def density(
     if guard is TRUE or unguarded:
         return named
     named = marked(low, law, named)
-    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
+    return only(low.value(guard), named)
 
 
 def marked(low: Tables, law: Proposal, density: Named) -> Named:
@@ -359,7 +357,7 @@ def divergence(low: Tables, variable: RandomVariable) -> Named | None:
     assert total is not None
     if variable.guard is TRUE:
         return total
-    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(variable.guard), total)
+    return only(low.value(variable.guard), total)
 
 
 def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named | None:
@@ -397,5 +395,4 @@ def log_probability_at(
     table = masses(low, variable, dim, variable.guard, variable.params)
     codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
     here = apply(jnp, jnp.equal, codes, value)
-    chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
-    return reduce(jnp, jnp.sum, chosen, [dim])
+    return reduce(jnp, jnp.sum, only(here, table), [dim])
