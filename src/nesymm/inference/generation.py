@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -26,12 +27,11 @@ from nesymm.inference.loop import moment_of, past_tensors, to_arrays
 from nesymm.inference.named import Named, apply, expand
 from nesymm.inference.options import as_key
 from nesymm.inference.particles import ParticleFilter
-from nesymm.inference.questions import Question
 from nesymm.inference.sampling import Draws, undrawn
 from nesymm.inference.state import LANES
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.trajectories import Trajectories
-from nesymm.inference.weights import draw_infinite, family_params
+from nesymm.inference.weights import draw_infinite, family_params, spread
 from nesymm.inference.world import Binding, Moment, Tables, World
 from nesymm.ir.expr import TRUE, Axis, Expr
 from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
@@ -72,6 +72,7 @@ class _Replay:
         self.engine = ParticleFilter(step, form.complete, real, form.steps, particles=count)
         self.settings = self.engine.settings(form.batch)
         self.count = count
+        self.first, self.later = (eqx.filter_jit(partial(self._step, x)) for x in (True, False))
 
     def __call__(
         self, model: Model, sequences: Sequences, drawn: Draws, key: Any
@@ -97,19 +98,6 @@ class _Replay:
         static = {o.name for o in self.engine.phases.first.observations if o.when is None}
         observed = {n: a[:, :, 0] if n in static else a for n, a in observed.items()}
         return values, observed, self._answers(asked, sequences.last)
-
-    @property
-    def first(self) -> Any:
-        return self._compiled("_first", True)
-
-    @property
-    def later(self) -> Any:
-        return self._compiled("_later", False)
-
-    def _compiled(self, name: str, at_first: bool) -> Any:
-        if name not in self.__dict__:
-            self.__dict__[name] = eqx.filter_jit(lambda *a: self._step(at_first, *a))
-        return self.__dict__[name]
 
     def _answers(self, asked: dict[str, np.ndarray], last: np.ndarray) -> dict[str, np.ndarray]:
         """Queries by the names of their groundings; those about one step at the end only."""
@@ -165,15 +153,12 @@ class _Replay:
             if o.value is None
         }
         asked = {
-            q.key: self._arranged(low.value(self._condition(q, program)), q.axes)
+            q.key: self._arranged(low.value(q.condition(program.queries[q.number])), q.axes)
             for q in engine.questions
         }
         new = {**low.world.values, **emitted}
         values = {n: self._arranged(v, plan.variables[n].axes) for n, v in new.items()}
         return values, observed, asked
-
-    def _condition(self, question: Question, program: StepProgram) -> Any:
-        return question.condition(program.queries[question.number])
 
     def _observed(
         self, low: Tables, observation: ObservationDecl
@@ -266,14 +251,7 @@ class _Step:
 def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, ...]) -> Named:
     """The mean of a picture: noise in every pixel would only hide it."""
     params = family_params(low, variable.prior, variable.guard is not TRUE)
-    aligned = [expand(jnp, p, dims) for p in params]
-    event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in aligned))
-    full = [
-        jnp.broadcast_to(
-            a.reshape(*a.shape, *(1,) * (len(event) - (a.ndim - len(dims)))), (*shape, *event)
-        )
-        for a in aligned
-    ]
+    full = spread(low, params, dims, shape)
     return Named(make_distribution(variable.family, full).mean, dims)
 
 

@@ -21,7 +21,7 @@ from nesymm.inference.densities import (
 )
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
-from nesymm.inference.named import Named, apply, apply_all, expand, only, reduce, union
+from nesymm.inference.named import Named, apply, apply_all, deepen, expand, only, reduce, union
 from nesymm.inference.world import Tables, outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
@@ -253,10 +253,10 @@ def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Name
         log = about.by_logit
         arrays = (Named(raw.array.reshape(raw.array.shape[: len(raw.dims)]), raw.dims),)
     dims = union(v.dims for v in (*arrays, value))
-    aligned = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
-    depth = max(n for _, n in aligned)
+    aligned = [expand(jnp, v, dims) for v in (*arrays, value)]
+    depth = max(a.ndim for a in aligned)
     vector = law.family == "multivariate_normal"
-    *given, at = (a if vector else a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in aligned)
+    *given, at = aligned if vector else [deepen(jnp, a, depth) for a in aligned]
     result = log(jnp, special(jnp), at, *given)
     if not vector:
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
@@ -286,10 +286,6 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     """`where` for values that may have dimensions behind the named ones."""
     behind = max(a.ndim, b.ndim) - condition.ndim
     return jnp.where(condition.reshape((*condition.shape, *(1,) * behind)), a, b)
-
-
-def _behind(array: Any, named: int) -> tuple[Any, int]:
-    return array, array.ndim - named
 
 
 def draw_infinite(
@@ -322,22 +318,24 @@ def _draw_from(
     guarded = and_(variable.guard, law.condition) is not TRUE
     arrays = family_params(low, law, guarded)
     aligned = [expand(jnp, v, dims) for v in arrays]
-    behind = [a.shape[len(dims) :] for a in aligned]
     if law.family == "multivariate_normal":
-        noise = jax.random.normal(key, (*shape, *behind[0]), low.real)
+        noise = jax.random.normal(key, (*shape, *aligned[0].shape[len(dims) :]), low.real)
         return Named(draw_vectors(jnp, noise, *aligned), dims)
-    event = jnp.broadcast_shapes(*behind)
-    full = [
-        jnp.broadcast_to(
-            jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (len(event) - len(b)))),
-            (*shape, *event),
-        )
-        for a, b in zip(aligned, behind, strict=True)
-    ]
-    sample = make_distribution(law.family, full).sample(key)
+    sample = make_distribution(law.family, spread(low, arrays, dims, shape)).sample(key)
     if not jnp.issubdtype(sample.dtype, jnp.integer):
         sample = sample.astype(low.real)
     return Named(sample, dims)
+
+
+def spread(
+    low: Tables, values: tuple[Named, ...], dims: tuple, shape: tuple[int, ...]
+) -> list[Any]:
+    """Arrays over all of some dimensions of a shape, alike in those that lie behind."""
+    aligned = [expand(jnp, v, dims) for v in values]
+    depth = max(a.ndim for a in aligned)
+    full = [deepen(jnp, jnp.asarray(a, low.real), depth) for a in aligned]
+    behind = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in full))
+    return [jnp.broadcast_to(a, (*shape, *behind)) for a in full]
 
 
 def divergence(low: Tables, variable: RandomVariable) -> Named | None:
@@ -370,8 +368,7 @@ def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named |
     dims = union([variable.axes, *(v.dims for v in (*guide, *prior))])
     aligned = [expand(jnp, v, dims) for v in (*guide, *prior)]
     depth = max(a.ndim for a in aligned)
-    full = [jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (depth - a.ndim))) for a in aligned]
-    full = list(jnp.broadcast_arrays(*full))
+    full = jnp.broadcast_arrays(*(deepen(jnp, jnp.asarray(a, low.real), depth) for a in aligned))
     try:
         result = kl_divergence(
             make_distribution(law.family, full[: len(guide)]),
