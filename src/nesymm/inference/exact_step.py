@@ -285,17 +285,10 @@ class ExactStep:
                     yield Choice("next", (slot.name, i), key, len(domains[slot.name, i])), index
 
     def _next_carried(self, low: Tables) -> dict[str, Named]:
-        out: dict[str, Named] = {}
-        for slot in self.plan.step.slots:
-            if (slot.name, "present") in self.engine.domains or any(
-                (slot.name, i) in self.engine.domains for i in range(len(slot.values))
-            ):
-                continue
-            if slot.name not in self.plan.always:
-                out[f"{slot.name}.present"] = low.value(slot.present)
-            for i, value in enumerate(slot.values):
-                out[f"{slot.name}.{i}"] = low.recode(low.value(value), value.type, slot.fields[i])
-        return out
+        """The slots that there are no beliefs about."""
+        believed = {name for name, _ in self.engine.domains}
+        slots = [s for s in self.plan.step.slots if s.name not in believed]
+        return {k: v for s in slots for k, v in self.model.next_fields(low, s).items()}
 
     def _possible_flags(self, low: Tables, problem: Problem) -> Any:
         """Flags that are raised with positive probability."""

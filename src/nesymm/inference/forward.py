@@ -112,10 +112,7 @@ class ExactFilter:
         tested = tested_variables(both)
         self.slot_names = {f"slot {s}" for s, _ in self.domains}
         self.first, self.later = (
-            self._split(
-                make_plan(p, both.statics, finite, self.beliefs, tested, both.always, both.kept)
-            )
-            for p in both
+            self._split(make_plan(both, p, finite, self.beliefs, tested)) for p in both
         )
         self.questions = questions(both, steps)
         # What was true at a fixed step is asked going back, where it is not carried along.

@@ -42,7 +42,6 @@ from nesymm.inference.state import (
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.weights import mass_at
 from nesymm.inference.world import Binding, Moment, Tables
-from nesymm.ir.expr import Expr
 from nesymm.ir.step import RandomVariable
 
 
@@ -297,16 +296,10 @@ class ParticleStep:
     def _next(self, low: Tables) -> dict[str, Named]:
         out: dict[str, Named] = {}
         for slot in self.plan.step.slots:
-            fields: list[tuple[Any, Expr]] = [*enumerate(slot.values)]
-            if slot.name not in self.plan.always:
-                fields.insert(0, ("present", slot.present))
-            for column, expr in fields:
-                value = low.value(expr)
-                if column != "present":
-                    value = low.recode(value, expr.type, slot.fields[column])
-                if choices(value.dims):
-                    raise AssertionError(f"{slot.name} depends on what is marginalised")
-                out[f"{slot.name}.{column}"] = value
+            out |= self.model.next_fields(low, slot)
+        for name, value in out.items():
+            if choices(value.dims):
+                raise AssertionError(f"{name} depends on what is marginalised")
         return out
 
     def _flags(self, low: Tables, log_weights: Any) -> Any:

@@ -46,8 +46,7 @@ def plans(
     tested = tested_variables(both)
     if resamples:
         tested |= _carried(both)
-    first = make_plan(both.first, both.statics, finite, beliefs, tested, both.always, both.kept)
-    later = make_plan(both.later, both.statics, finite, beliefs, tested, both.always, both.kept)
+    first, later = (make_plan(both, p, finite, beliefs, tested) for p in both)
     return both, first, later
 
 

@@ -63,6 +63,7 @@ def undrawn(both: Phases) -> tuple[frozenset[str], frozenset[str]]:
     return later - first, first - later - frozenset(both.statics)
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Traced:
     """Values of everything along trajectories, in pieces [step, axes…, batch, trajectory], None
@@ -75,11 +76,6 @@ class Traced:
     fields: dict[str, list[Named | None]]
     variables: dict[str, list[Named | None]]
     health: Health
-
-
-jax.tree_util.register_dataclass(
-    Traced, data_fields=["fields", "variables", "health"], meta_fields=[]
-)
 
 
 # ---------------------------------------------------------------- exactly

@@ -41,7 +41,7 @@ from nesymm.inference.weights import (
 from nesymm.inference.world import Tables, coded
 from nesymm.ir.axes import at_place, places, position_along
 from nesymm.ir.expr import TRUE, Axis, postorder
-from nesymm.ir.step import RandomVariable
+from nesymm.ir.step import RandomVariable, Slot
 
 # Opens the expressions of a step: `draw` gives values to variables when they are first read.
 Open = Callable[[dict[str, Named], Callable[[Tables, RandomVariable], Named]], Tables]
@@ -292,6 +292,15 @@ class StepModel:
         if self.plan.grounded:
             return any(n.op in ("rv", "slot") for n in postorder(list(variable.expressions())))
         return bool(self.plan.split & reads(variable.expressions()))
+
+    def next_fields(self, low: Tables, slot: Slot) -> dict[str, Named]:
+        """The values of a slot after the step, by the names that `State.slots` has."""
+        out: dict[str, Named] = {}
+        if slot.name not in self.plan.always:
+            out[f"{slot.name}.present"] = low.value(slot.present)
+        for i, value in enumerate(slot.values):
+            out[f"{slot.name}.{i}"] = low.recode(low.value(value), value.type, slot.fields[i])
+        return out
 
     # ------------------------------------------------------------ values of what was drawn
 
