@@ -314,7 +314,7 @@ class Tables(Lowering):
         often: frozenset[int] = frozenset(),
         edges: bool = False,
     ):
-        super().__init__(jnp, world, real)
+        super().__init__(real)
         self.edges = edges
         self.world = world
         self.capacity = capacity
@@ -326,6 +326,9 @@ class Tables(Lowering):
         self.fixpoints: dict[int, list[Named]] = {}
         self.names: dict[int, Any] = {}
         self.labels: dict[tuple, tuple[Named, Named]] = {}  # conditions with their names
+
+    def leaf(self, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        return self.world.leaf(self, expr, keys)
 
     def name_of(self, expr: Expr, index: Named, type_: Int | Enum) -> Any:
         """The choice that stands for the positions of an expression in a finite type."""
