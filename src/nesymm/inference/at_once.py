@@ -158,6 +158,3 @@ def _about(asked: tuple[Question, ...], time: int) -> tuple[Question, ...]:
 def _step(question: Question) -> int:
     assert isinstance(question.query.when, At)
     return question.query.when.index
-
-
-__all__ = ["filter_at_once", "smooth_at_once"]

@@ -279,14 +279,3 @@ def given(low: Tables, variable: RandomVariable, table: Named) -> Named:
                 }
                 table = pick_at(jnp, observed_here, alone)
     return table
-
-
-__all__ = [
-    "ObservedWorld",
-    "evidence_factors",
-    "given",
-    "never_made",
-    "observed_column",
-    "picked_out",
-    "seen",
-]

@@ -355,6 +355,3 @@ def _as_next(dim: Any) -> Any:
 
 def _as_slot(dim: Any) -> Any:
     return replace(dim, kind="slot") if isinstance(dim, Choice) and dim.kind == "next" else dim
-
-
-__all__ = ["ExactStep", "draw_all", "grounded_roots"]

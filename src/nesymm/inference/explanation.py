@@ -337,6 +337,3 @@ def _as_term(value: Any) -> Term:
         case Compound(functor, args):
             return Struct(functor, tuple(map(_as_term, args)))
     return Struct(show(value))
-
-
-__all__ = ["Explainer", "Firing"]

@@ -348,6 +348,3 @@ def _carried(both: Any, infinite: set[str]) -> set[str]:
         if kept == names:
             return names
         names = kept
-
-
-__all__ = ["ExactFilter"]

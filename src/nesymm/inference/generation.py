@@ -278,6 +278,3 @@ def _stack(steps: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         blank = np.full_like(like, np.nan if like.dtype.kind == "f" else 0)
         out[name] = np.stack([s.get(name, blank) for s in steps], axis=2)
     return out
-
-
-__all__ = ["generate"]

@@ -127,16 +127,3 @@ def _whole(index: Named, type_: Int | Enum) -> Choice | None:
 def _codes(type_: Int | Enum) -> Any:
     first = int(type_.lo) if isinstance(type_, Int) else 0
     return jnp.arange(first, first + int(type_.size))
-
-
-__all__ = [
-    "Argument",
-    "causes",
-    "fewer_values",
-    "finite_arguments",
-    "is_static",
-    "on_grid",
-    "read",
-    "value_types",
-    "values",
-]

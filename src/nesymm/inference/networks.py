@@ -201,6 +201,3 @@ def _told(error: Exception) -> str:
     places = extract_tb(error.__traceback__)[1:]
     own = [p for p in places if "site-packages" not in p.filename] or places
     return text + (f" ({own[-1].filename}, line {own[-1].lineno})" if own else "")
-
-
-__all__ = ["Networks", "check_networks", "gave_nan"]

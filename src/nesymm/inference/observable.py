@@ -243,6 +243,3 @@ def _says(observation: ObservationDecl) -> tuple[Expr, ...]:
         return (observation.holds,)
     (branch, *others) = observation.branches
     return branch.values if branch.condition is TRUE and not others else ()
-
-
-__all__ = ["check_observations"]

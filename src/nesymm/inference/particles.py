@@ -189,6 +189,3 @@ class ParticleFilter:
 
     def trajectories(self, run: Run, count: int) -> Traced:
         return trace_ancestors(self, run, count)
-
-
-__all__ = ["ParticleFilter", "plans"]

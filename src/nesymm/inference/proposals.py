@@ -230,6 +230,3 @@ def draw(
 ) -> Named:
     noise = jax.random.normal(key, shape, real)
     return Named(expand(jnp, mean, dims) + expand(jnp, scale, dims) * noise, dims)
-
-
-__all__ = ["Proposal", "Proposals", "draw", "find_proposals", "log_density", "proposal"]

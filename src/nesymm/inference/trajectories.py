@@ -228,6 +228,3 @@ def _atom(name: str, key: tuple, found: list, positions: Mapping[str, frozenset[
         due = len(out) in positions.get(base, frozenset()) or not keys
         out.append(values.pop(0) if values and due else keys.pop(0))
     return f"{base}({','.join(out)})" if out else base
-
-
-__all__ = ["Trajectories"]

@@ -400,6 +400,3 @@ _TESTS = {"eq": eq, "lt": lt, "le": le}
 
 def _holds(op: str, x: Any, y: Any) -> bool:
     return _TESTS[op](const(x), const(y)).data is True
-
-
-__all__ = ["Encoding"]

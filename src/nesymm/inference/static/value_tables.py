@@ -183,6 +183,3 @@ def _numeric(node: Expr) -> list[Expr]:
     if node.op == "rv" or isinstance(node.data, Axis):
         return []
     return [a for a in node.args if not isinstance(a.type, Bool)]
-
-
-__all__ = ["ValueTables", "check_size", "place_key"]

@@ -196,6 +196,3 @@ def log_masses_of(low: Tables, variable: RandomVariable, params: tuple[Param, ..
     dim = Choice("rv", variable.name, (), len(variable.outcomes))
     table = masses(low, variable, dim, TRUE, params)
     return Named(table.array, table.dims[:-1])
-
-
-__all__ = ["Given", "Leaves", "Weights", "known", "log_masses_of"]
