@@ -14,7 +14,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.at_once import filter_at_once, smooth_at_once, trajectories_at_once
-from nesymm.inference.blame import explained, failures_of
+from nesymm.inference.blame import broken_rule, explained, failures_of, first_of_each
 from nesymm.inference.data import Sequences, prepare, wanted
 from nesymm.inference.diagnostics import (
     Diagnostics,
@@ -413,23 +413,18 @@ class Filter:
     ) -> tuple[Failure, ...]:
         """The sequences whose evidence nothing explains, or where a rule breaks: raised or
         returned as filtering does, which also says why."""
-        alive = np.arange(sequences.steps)[:, None] <= sequences.last
         dead, flags = np.asarray(health.dead), np.asarray(health.flags)
-        broken = flags & alive[..., None]
-        wrong = (dead & alive) | broken.any(-1)
-        if not wrong.any():
+        wrong = [*first_of_each(dead | flags.any(-1), sequences)]
+        if not wrong:
             return ()
         filtered = self._filtered(request)
         causes = {f.sequence: f for f in filtered.failures}
         failures = []
-        for sequence in map(int, np.flatnonzero(wrong.any(0))):
-            step = int(np.argmax(wrong[:, sequence]))
-            if broken[step, sequence].any():
-                # Where filtering drew other particles, it may not have met this.
-                message = str(engine.phases.later.flags[int(np.argmax(broken[step, sequence]))])
-            else:
-                # Plain numbers underflowed where logarithms do not.
-                message = "the evidence of one step is too improbable for this many bits"
+        for sequence, step in wrong:
+            # Where filtering drew other particles, it may not have met a rule that breaks; else
+            # plain numbers underflowed where logarithms do not.
+            message = broken_rule(engine, flags[step, sequence])
+            message = message or "the evidence of one step is too improbable for this many bits"
             failures.append(causes.get(sequence, Failure(sequence, step, message)))
         if request.errors == "raise":
             raise FilterError(failures, filtered)

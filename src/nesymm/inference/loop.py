@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from nesymm.inference.engine import Engine
 from nesymm.inference.named import Named, deepen, expand, union
 from nesymm.inference.state import Info, Settings, Stage, State, save_draws
 from nesymm.inference.world import Binding, Moment
-from nesymm.ir.expr import leaves
+from nesymm.ir.expr import Expr, leaves
 
 # Sequences of at most so many steps may be compiled step by step.
 _UNROLLED = 16
@@ -193,12 +193,13 @@ def _inside(binding: Binding, time: Any) -> Binding:
 
 def past_tensors(engine: Engine) -> frozenset[tuple[str, str]]:
     """Inputs that networks read at an earlier step, and which step that is."""
-    return frozenset(
-        node.data
-        for plan in (engine.first, engine.later)
-        for node in leaves(everything(plan), "input")
-        if isinstance(node.data[1], str) and node.data[1] != "now"
-    )
+    return past_inputs(e for plan in (engine.first, engine.later) for e in everything(plan))
+
+
+def past_inputs(exprs: Iterable[Expr]) -> frozenset[tuple[str, str]]:
+    """The same of some expressions."""
+    read = (node.data for node in leaves(exprs, "input"))
+    return frozenset(d for d in read if isinstance(d[1], str) and d[1] != "now")
 
 
 def join(pieces: list[Info]) -> Info:

@@ -31,7 +31,7 @@ from nesymm.inference.world import Tables
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import Axis, Expr
 from nesymm.ir.step import QueryDecl
-from nesymm.ir.types import BOOL, Enum, Int, Type
+from nesymm.ir.types import Enum, Int, Type
 
 # Queries with at most so many elements are asked by one sum that has them side by side.
 _ASKED_AT_ONCE = 16
@@ -234,15 +234,9 @@ def truth(low: Tables, condition: Expr, new: Choice) -> Target:
 
 def position_in(low: Tables, expr: Expr, type_: Type) -> Named:
     """The position of a value in a finite type."""
-    value = low.value(expr)
-    if isinstance(type_, Enum):
-        value = low.recode(value, expr.type, type_)
-        return Named(value.array.astype(jnp.int32), value.dims)
-    if type_ == BOOL:
-        return Named(value.array.astype(jnp.int32), value.dims)
-    assert isinstance(type_, Int)
-    shifted = value.array.astype(jnp.int32) - int(type_.lo)
-    return Named(jnp.clip(shifted, 0, int(type_.size) - 1), value.dims)
+    value = low.recode(low.value(expr), expr.type, type_)
+    index = low.index(value, type_ if isinstance(type_, Int | Enum) else Int(0, 1))
+    return Named(index.array.astype(jnp.int32), index.dims)
 
 
 def definitions(low: Tables, factors: Iterable[Named]) -> list[Named]:
