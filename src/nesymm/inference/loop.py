@@ -271,7 +271,7 @@ def to_arrays(sequences: Sequences) -> dict[str, Any]:
 def fixed_shape(function: Callable[[State], State], state: State) -> State:
     """A state with the dimensions that a step does not change."""
     while True:
-        wanted = _each(_together, state, jax.eval_shape(function, state))
+        wanted = each_array(_together, state, jax.eval_shape(function, state))
         if wanted == dims_of(state):
             return state
         state = broadcast(state, wanted)
@@ -293,14 +293,14 @@ def _named(value: Named) -> tuple[int, ...]:
     return shape[: len(value.dims)]
 
 
-def _each(function: Callable[..., Any], state: State, *others: Any) -> Any:
-    """A function of each array of a state."""
+def each_array(function: Callable[..., Any], state: Any, *others: Any) -> Any:
+    """A function of each array of a state, or of a part of it."""
     return jax.tree.map(function, state, *others, is_leaf=lambda x: isinstance(x, Named))
 
 
 def dims_of(state: State) -> Any:
     """The dimensions, types and shapes of all arrays of a state."""
-    return _each(lambda n: (n.dims, n.array.dtype, n.array.shape), state)
+    return each_array(lambda n: (n.dims, n.array.dtype, n.array.shape), state)
 
 
 def broadcast(state: State, wanted: Any) -> State:
@@ -311,5 +311,5 @@ def broadcast(state: State, wanted: Any) -> State:
         array = deepen(jnp, expand(jnp, value, dims), len(shape))
         return Named(cast(jnp.broadcast_to(array, shape), dtype), dims)
 
-    found: State = _each(one, state, wanted)
+    found: State = each_array(one, state, wanted)
     return found

@@ -97,12 +97,16 @@ def truth(formula: Formula, root: int, columns: Columns, count: int) -> np.ndarr
     return known[root]
 
 
-def can_hold(formula: Formula, root: int, at_most: int = 4096) -> bool:
+# Assignments of more than these are not looked at one by one.
+_LOOKED_AT = 4096
+
+
+def can_hold(formula: Formula, root: int) -> bool:
     """Whether some assignment makes a node true; yes if there are too many to look at."""
     variables = sorted(formula.variable_order([root]))
     shape = [formula.sizes[v] for v in variables]
     count = prod(shape)
-    if not variables or count > at_most:
+    if not variables or count > _LOOKED_AT:
         return root != formula.false
     columns = dict(zip(variables, np.unravel_index(np.arange(count), shape), strict=True))
     return bool(truth(formula, root, columns, count).any())

@@ -48,18 +48,11 @@ class _TooDeep(Exception):
 class Encoding:
     """A formula under construction, and what its variables stand for."""
 
-    def __init__(
-        self,
-        step: StepProgram,
-        known: Mapping[Expr, Expr] | None = None,
-        *,
-        worlds: bool = False,
-    ):
+    def __init__(self, step: StepProgram, *, worlds: bool = False):
         self.variables = {v.name: v for v in step.variables}
         self.formula = Formula()
         self.tables = ValueTables(self)
         self.sources: list[Source] = []
-        self.known = dict(known or {})
         self.worlds = worlds
         self.elements: dict[tuple[str, tuple], Values] = {}
         # Optional choices without a rule so far: when they are drawn (besides their guard).
