@@ -46,6 +46,7 @@ from nesymm.inference.state import (
     Settings,
     Stage,
     State,
+    effective_size,
     normalise,
     per_particle,
     slot_key,
@@ -95,7 +96,6 @@ class ExactStep:
         gain = only(self._alive(), gain)
         log_weights = per_particle(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
-        weights = normalise(log_weights)
         answers = {
             q.key: average(q, problem.answer(q), log_weights, before.array, settings) for q in ask
         }
@@ -108,7 +108,7 @@ class ExactStep:
         )
         info = Info(
             total - jnp.log(1.0 * settings.particles),
-            1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
+            effective_size(normalise(log_weights)),
             jnp.zeros(settings.batch, bool),
             answers,
             self._possible_flags(low, problem),

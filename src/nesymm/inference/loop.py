@@ -233,16 +233,12 @@ def moment_of(
     inputs: dict[str, tuple[Named, ...]] = {}
     seen: dict[str, tuple[Named, ...]] = {}
     masks: dict[str, Named | None] = {}
-    for name, columns in sequences.timed.items():
-        named = named_columns(columns, slices[name], real)
-        (seen if name in sequences.observed else inputs)[name] = named
-        if f"{name} mask" in slices:
-            masks[name] = Named(slices[f"{name} mask"], (BATCH, *columns[0].axes))
-    for name, columns in sequences.static.items():
-        named = named_columns(columns, arrays["static"][name], real)
-        (seen if name in sequences.observed else inputs)[name] = named
-        if name in sequences.masks:
-            masks[name] = Named(arrays["static"][f"{name} mask"], (BATCH, *columns[0].axes))
+    for given, values in ((sequences.timed, slices), (sequences.static, arrays["static"])):
+        for name, columns in given.items():
+            named = named_columns(columns, values[name], real)
+            (seen if name in sequences.observed else inputs)[name] = named
+            if f"{name} mask" in values:
+                masks[name] = Named(values[f"{name} mask"], (BATCH, *columns[0].axes))
     for name, column in past:
         # Tensors of earlier steps, for networks.
         lag = 0 if column == "first" else int(column.removeprefix("lag"))

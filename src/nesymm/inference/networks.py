@@ -183,7 +183,7 @@ def _fits(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        return True
+        pass
     return True
 
 

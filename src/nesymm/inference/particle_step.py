@@ -31,6 +31,7 @@ from nesymm.inference.state import (
     Stage,
     State,
     checkpointed,
+    effective_size,
     gather_ancestors,
     gradient_of,
     normalise,
@@ -92,7 +93,7 @@ class ParticleStep:
             q.key: average(q, found.problem.answer(q), carried, state.scores.array, settings)
             for q in ask
         }
-        effective = 1.0 / jnp.maximum(jnp.sum(normalise(stop(carried)) ** 2, -1), 1e-30)
+        effective = effective_size(normalise(stop(carried)))
         ancestors, after, resampled = self._resample(resample_key, carried)
         new, values, flags = self._move(solve_key, found, ancestors, after)
         own = Named(jnp.broadcast_to(jnp.arange(settings.particles), settings.shape(LANES)), LANES)
@@ -219,7 +220,7 @@ class ParticleStep:
         n = settings.particles
         stopped = stop_gradient(log_weights)
         weights = normalise(stopped)
-        effective = 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
+        effective = effective_size(weights)
         alive = jnp.asarray(self.moment.time) < expand(jnp, self.moment.last, (BATCH,))
         due = (effective < settings.threshold * n) & alive
         chosen = jnp.asarray(settings.resample(key, weights), jnp.int32)

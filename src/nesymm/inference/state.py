@@ -202,6 +202,11 @@ def normalise(log_weights: Any) -> Any:
     return weights / jnp.sum(weights, -1, keepdims=True)
 
 
+def effective_size(weights: Any) -> Any:
+    """How many particles of equal weight would be as good as these."""
+    return 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
+
+
 def gather_ancestors(value: Named, ancestors: Named | None) -> Named:
     """The value of each particle's ancestor."""
     if ancestors is None or PARTICLE not in value.dims:
