@@ -268,9 +268,9 @@ def fixed_shape(function: Callable[[State], State], state: State) -> State:
     """A state with the dimensions that a step does not change."""
     while True:
         wanted = each_array(_together, state, jax.eval_shape(function, state))
-        if wanted == dims_of(state):
+        before, state = dims_of(state), broadcast(state, wanted)
+        if wanted == before:
             return state
-        state = broadcast(state, wanted)
 
 
 def _together(a: Named, b: Named) -> tuple[Any, ...]:
