@@ -305,12 +305,12 @@ class Model:
 
         The options are those of `filter`. A sequence that fails has length 0.
         """
-        from nesymm.inference.data import without_lengths
+        from nesymm.inference.data import wanted, without_lengths
         from nesymm.inference.trajectories import Trajectories
 
         request = self._request(data, steps, key, errors)
         drawn = self._filter(method).trajectories(request, count, best)
-        return Trajectories(self, drawn, without_lengths(self.step, request.data))
+        return Trajectories(self, drawn, without_lengths(wanted(self.step), request.data))
 
     def generate(
         self,

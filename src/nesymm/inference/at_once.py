@@ -15,15 +15,14 @@ import numpy as np
 
 from nesymm.inference.data import Sequences
 from nesymm.inference.diagnostics import health_of
-from nesymm.inference.elimination.choices import BATCH, Choice, choices
+from nesymm.inference.elimination.choices import BATCH, Choice
 from nesymm.inference.estimators import average
-from nesymm.inference.exact_step import draw_all
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import Run, Step, join, to_arrays
-from nesymm.inference.named import Named, apply
+from nesymm.inference.named import Named
 from nesymm.inference.options import Key, seed_of
 from nesymm.inference.questions import Question
-from nesymm.inference.sampling import Traced, values_of, wide_index
+from nesymm.inference.sampling import Traced, state_after, values_of
 from nesymm.inference.state import LANES, Info, Settings, State
 from nesymm.language.program import At
 
@@ -93,11 +92,12 @@ def trajectories_at_once(
     for time in range(len(steps) - 1, -1, -1):
         before, moment, state, _ = steps[time]
         plan = engine.later if time else engine.first
-        after = _after(engine, state, above, sequences.last <= time, lanes, rng)
+        over = Named(np.asarray(sequences.last) <= time, (BATCH,))
+        after = state_after(engine, state, above, over, rng, lanes)
         different, rows = _different(after, lanes)
         few = replace(run.settings, particles=rows.array.max() + 1)
-        args = (before, moment, run.binding, different, rng, lanes, rows)
-        drawn = engine.backward(plan, few, *args)
+        given = (before, moment, run.binding)
+        drawn = engine.backward(plan, few, given, different, rng, lanes, rows)
         above = {**after, **drawn}
         fields, variables = values_of(engine, plan, lanes, after, drawn)
         found.append(({**fields, **state.slots}, variables))
@@ -111,24 +111,6 @@ def _by_name(steps: list[dict[str, Named]]) -> dict[str, list[Named | None]]:
     return {
         n: [Named(v[n].array[None], v[n].dims) if n in v else None for v in steps] for n in names
     }
-
-
-def _after(
-    engine: ExactFilter,
-    state: State,
-    above: Mapping[Choice, Named],
-    over: np.ndarray,
-    lanes: Settings,
-    rng: np.random.Generator,
-) -> dict[Choice, Named]:
-    """The state after a step: from above, or drawn afresh where the sequence is over."""
-    drawn = {d: above[d] for b in state.beliefs for d in choices(b.dims) if d in above}
-    if over.any():
-        fresh = draw_all(state.beliefs, rng, lanes, engine)
-        ends = Named(over, (BATCH,))
-        drawn = {d: apply(np, np.where, ends, i, drawn.get(d, i)) for d, i in fresh.items()}
-    known = {d: state.known[repr(d)] for d in engine.fields() if repr(d) in state.known}
-    return {d: wide_index(index, lanes) for d, index in {**drawn, **known}.items()}
 
 
 def _different(after: Mapping[Choice, Named], lanes: Settings) -> tuple[dict[Choice, Named], Named]:
@@ -161,9 +143,9 @@ def _back(engine: ExactFilter, run: Run, steps: list[Step], ask: Ask) -> dict[tu
     after: list[Named] = []
     for time in range(len(steps) - 1, -1, -1):
         plan = engine.later if time else engine.first
-        args = (steps[time].before, steps[time].moment, run.binding, ask(time), after)
-        answers, after = engine.smooth(plan, settings, *args)
-        for question in ask(time):
+        given, asked = (steps[time].before, steps[time].moment, run.binding), ask(time)
+        answers, after = engine.smooth(plan, settings, given, asked, after)
+        for question in asked:
             answer = average(question, answers[question.key], even, even, settings)
             found[question.key, time] = answer
     return found
@@ -176,6 +158,3 @@ def _about(asked: tuple[Question, ...], time: int) -> tuple[Question, ...]:
 def _step(question: Question) -> int:
     assert isinstance(question.query.when, At)
     return question.query.when.index
-
-
-__all__ = ["filter_at_once", "smooth_at_once"]

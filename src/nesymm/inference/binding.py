@@ -8,12 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from nesymm.inference.densities import log_masses
+from nesymm.inference.lifting import finite_arguments, on_grid, values
 from nesymm.inference.named import Named
 from nesymm.inference.networks import Networks
 from nesymm.inference.plan import Plan
 from nesymm.inference.world import Binding, call_network, lift_key
 from nesymm.ir.expr import Expr, leaves
-from nesymm.ir.types import Int, is_finite, size
 
 
 def bind(
@@ -23,20 +23,12 @@ def bind(
     lifted: dict[tuple, Named] = {}
     for plan in plans:
         for node in leaves(everything(plan), "neural"):
-            sizes = [size(a.type) for a in node.args]
-            if not node.args or not all(is_finite(a.type) for a in node.args):
+            finite = finite_arguments(node, {})
+            if not finite or len(finite) < len(node.args) or lift_key(node) in lifted:
                 continue
-            total = 1.0
-            for s in sizes:
-                total *= s
-            if total > calls or lift_key(node) in lifted:
-                continue
-            grids = []
-            for i, arg in enumerate(node.args):
-                low = int(arg.type.lo) if isinstance(arg.type, Int) else 0
-                codes = jnp.arange(low, low + int(sizes[i]))
-                grids.append(Named(codes, (("argument", i),)))
-            lifted[lift_key(node)] = call_network(networks, node.data[0], tuple(grids))
+            if values(finite) <= calls:
+                grid = on_grid(node.args, finite)
+                lifted[lift_key(node)] = call_network(networks, node.data[0], grid)
     # What a network says of outcomes is normalised once, not for every particle.
     normalised: dict[tuple, Named] = {}
     for variable in (v for plan in plans for v in plan.variables.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,20 +47,26 @@ def unexplained(engine: Engine) -> str:
 def failures_of(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Failure, ...]:
     """The first thing that went wrong in each sequence."""
     out = []
-    for b in range(sequences.batch):
-        for t in range(int(sequences.last[b]) + 1):
-            raised = outcome.flags[t, b]
-            if raised.any():
-                flags = engine.phases.later.flags
-                out.append(Failure(b, t, str(flags[int(np.argmax(raised))])))
-            elif np.isnan(outcome.log_gain[t, b]):
-                out.append(Failure(b, t, "a network, a parameter or a computation gave NaN"))
-            elif outcome.dead[t, b]:
-                out.append(Failure(b, t, unexplained(engine)))
-            else:
-                continue
-            break
+    nan = np.isnan(outcome.log_gain)
+    for b, t in first_of_each(outcome.flags.any(-1) | nan | outcome.dead, sequences):
+        message = broken_rule(engine, outcome.flags[t, b])
+        if message is None and nan[t, b]:
+            message = "a network, a parameter or a computation gave NaN"
+        out.append(Failure(b, t, message or unexplained(engine)))
     return tuple(out)
+
+
+def first_of_each(wrong: np.ndarray, sequences: Sequences) -> Iterator[tuple[int, int]]:
+    """The sequences of which a step is wrong, [step, batch], and the first such step."""
+    wrong = wrong & (np.arange(sequences.steps)[:, None] <= sequences.last)
+    for sequence in map(int, np.flatnonzero(wrong.any(0))):
+        yield sequence, int(np.argmax(wrong[:, sequence]))
+
+
+def broken_rule(engine: Engine, flags: np.ndarray) -> str | None:
+    """What the first of the flags that are raised means; None if none is."""
+    raised = np.flatnonzero(flags)
+    return str(engine.phases.later.flags[raised[0]]) if raised.size else None
 
 
 def explained(

@@ -160,7 +160,7 @@ def _take_lengths(
     of each."""
     _refuse_no_mapping(data)
     within = data.get(LENGTH) if LENGTH not in expected else None
-    data = _without_lengths(expected, data)
+    data = without_lengths(expected, data)
     if not isinstance(steps, list | tuple) and not getattr(steps, "ndim", 0):
         return data, steps, None if within is None else _lengths(LENGTH, within)
     if within is not None:
@@ -168,12 +168,8 @@ def _take_lengths(
     return data, None, _lengths("steps", steps)
 
 
-def without_lengths(step: StepProgram, data: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_lengths(expected: Mapping[str, Wanted], data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arrays that the program reads."""
-    return _without_lengths(wanted(step), data)
-
-
-def _without_lengths(expected: Mapping[str, Wanted], data: Mapping[str, Any]) -> Mapping[str, Any]:
     return {n: v for n, v in data.items() if n != LENGTH or n in expected}
 
 

@@ -64,17 +64,15 @@ class Health(NamedTuple):
     ancestors: Any
 
 
-def health_of(info: Info, last: State) -> Health:
-    return Health(info.dead, info.flags, info.effective, info.resampled, _distinct_origins(last))
-
-
-def _distinct_origins(state: State) -> Any:
-    """How many particles of the first step are ancestors of those of the last, [batch]."""
-    if state.origins is None:
-        return jnp.ones(state.log_weights.array.shape[0], jnp.int32)
-    origins = state.origins.array
-    batch = jnp.arange(origins.shape[0])[:, None]
-    return jnp.zeros(origins.shape, jnp.int32).at[batch, origins].set(1).sum(-1)
+def health_of(info: Info, last: State | None = None) -> Health:
+    """From what all steps report, and from the last state, where there are particles."""
+    if last is None or last.origins is None:
+        ancestors = jnp.ones(info.dead.shape[1], jnp.int32)
+    else:
+        origins = last.origins.array
+        batch = jnp.arange(origins.shape[0])[:, None]
+        ancestors = jnp.zeros(origins.shape, jnp.int32).at[batch, origins].set(1).sum(-1)
+    return Health(info.dead, info.flags, info.effective, info.resampled, ancestors)
 
 
 def diagnose(

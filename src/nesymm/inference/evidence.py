@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor, alike, log_add, pick_at
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, all_of, apply, expand, only, reduce, union
 from nesymm.inference.plan import Folded, Plan, reads
 from nesymm.inference.state import checkpointed
 from nesymm.inference.weights import density, masses, masses_apart
@@ -17,48 +16,30 @@ from nesymm.inference.world import Moment, Tables, World, log_truth, outcome_cod
 from nesymm.ir.algebra import axis_value, conjuncts, not_
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
+from nesymm.ir.step import ObservationDecl, RandomVariable, active
 from nesymm.ir.types import Enum, Type, join
-from nesymm.language.program import At, AtLast, During, Now
-
-
-def active(moment: Moment, observation: ObservationDecl) -> Named | None:
-    """Where an observation is made at this step; None: for every sequence."""
-    time = moment.time
-    match observation.when:
-        case Now() | None:
-            return None
-        case At(index):
-            return Named(jnp.asarray(time == index))
-        case During(first, end):
-            inside = jnp.asarray(time >= first)
-            return Named(inside if end is None else inside & (time <= end))
-        case AtLast():
-            return apply(jnp, jnp.equal, Named(jnp.asarray(time)), moment.last)
-    raise TypeError(observation.when)
+from nesymm.language.program import AtLast, Now
 
 
 def seen(moment: Moment, observation: ObservationDecl) -> Named | None:
     """Where an observation has a value at this step; None: everywhere."""
-    masks = [active(moment, observation)]
+    masks: list[Named | None] = []
+    when, last = observation.when, moment.last
+    if when is not None and not isinstance(when, Now):
+        here = jnp.asarray(active(when, moment.time, last.array))
+        masks.append(Named(here, last.dims if isinstance(when, AtLast) else ()))
     if observation.value is None:
         if observation.name not in moment.seen:
             return Named(jnp.asarray(False))
         masks.append(moment.masks.get(observation.name))
-    result: Named | None = None
-    for mask in masks:
-        if mask is not None:
-            result = mask if result is None else apply(jnp, jnp.logical_and, result, mask)
-    return result
+    return all_of(masks)
 
 
-def observed_column(
-    low: Tables, moment: Moment, observation: ObservationDecl, i: int
-) -> tuple[Named, Type]:
+def observed_column(low: Tables, observation: ObservationDecl, i: int) -> tuple[Named, Type]:
     """What an observation says, and its type."""
     type_ = observation.column_type(i)
     if observation.value is None:
-        return moment.seen[observation.name][i], type_
+        return low.world.moment.seen[observation.name][i], type_
     return low.value(observation.constant(i)), type_
 
 
@@ -75,28 +56,26 @@ def never_made(moment: Moment, observation: ObservationDecl) -> bool:
     return observation.value is None and observation.name not in moment.seen
 
 
-def evidence_factors(
-    low: Tables, plan: Plan, moment: Moment, folded: Mapping[str, Folded] = MappingProxyType({})
-) -> list[Named]:
+def evidence_factors(low: Tables, plan: Plan, folded: Mapping[str, Folded]) -> list[Named]:
     """The log-likelihoods of all observations; the variables in `folded` are summed out."""
     out: list[Named] = []
     for observation in plan.step.observations:
-        if never_made(moment, observation):
+        if never_made(low.world.moment, observation):
             continue
         if observation.name in folded:
-            out.append(_summed(low, moment, observation, folded[observation.name]))
+            out.append(_summed(low, observation, folded[observation.name]))
         else:
-            out += _factors(low, plan, moment, observation)
+            out += _factors(low, plan, observation)
     return out
 
 
-def _summed(low: Tables, moment: Moment, observation: ObservationDecl, inside: Folded) -> Named:
+def _summed(low: Tables, observation: ObservationDecl, inside: Folded) -> Named:
     """The likelihood of an observation, a variable that only it depends on summed out."""
-    observed = Named(jnp.asarray(True))
+    moment = low.world.moment
     if observation.value is None:
         observed = moment.seen[observation.name][0]
-    elif not observation.value:
-        observed = Named(jnp.asarray(False))
+    else:
+        observed = Named(jnp.asarray(bool(observation.value)))
     fits = [
         checkpointed(apply(jnp, jnp.equal, low.value(holds), observed)) for holds in inside.holds
     ]
@@ -137,7 +116,7 @@ def _sum_where(
 
 def _masked(mask: Named, factor: Named) -> Named:
     """A factor where it is told, and nothing elsewhere."""
-    logs = apply(jnp, lambda m, f: jnp.where(m, f, 0.0), mask, factor)
+    logs = only(mask, factor)
     if not isinstance(factor, Factor):
         return logs
     plain = Named(factor.plain, factor.dims)
@@ -145,8 +124,8 @@ def _masked(mask: Named, factor: Named) -> Named:
     return Factor(logs.array, logs.dims, observed_column.array)
 
 
-def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl) -> list[Named]:
-    mask = seen(moment, observation)
+def _factors(low: Tables, plan: Plan, observation: ObservationDecl) -> list[Named]:
+    mask = seen(low.world.moment, observation)
 
     def told_only(factor: Named) -> Named:
         return factor if mask is None else _masked(mask, factor)
@@ -155,10 +134,10 @@ def _factors(low: Tables, plan: Plan, moment: Moment, observation: ObservationDe
         # Elements that are told apart are observed one by one.
         out = []
         for position, key in enumerate(places(observation.axes)):
-            for factor in _single(low, plan, moment, observation, key):
+            for factor in _single(low, plan, observation, key):
                 out.append(_at_position(told_only(factor), observation.axes, position))
         return out
-    return [told_only(f) for f in _single(low, plan, moment, observation, None)]
+    return [told_only(f) for f in _single(low, plan, observation, None)]
 
 
 def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
@@ -173,7 +152,7 @@ def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
 
 
 def _single(
-    low: Tables, plan: Plan, moment: Moment, observation: ObservationDecl, key: tuple | None
+    low: Tables, plan: Plan, observation: ObservationDecl, key: tuple | None
 ) -> list[Named]:
     def here(expr: Expr) -> Expr:
         return expr if key is None else at_place(expr, observation.axes, key)
@@ -181,10 +160,8 @@ def _single(
     if not observation.is_value:
         holds = here(observation.holds)
         if observation.value is None:
-            value = low.value(holds)
-            return [
-                log_truth(apply(jnp, jnp.equal, value, moment.seen[observation.name][0]), low.real)
-            ]
+            observed = low.world.moment.seen[observation.name][0]
+            return [log_truth(apply(jnp, jnp.equal, low.value(holds), observed), low.real)]
         # A conjunction that is known to hold is one factor per conjunct.
         parts = (
             conjuncts(holds)
@@ -200,7 +177,7 @@ def _single(
             continue
         weight = Named(jnp.zeros((), low.real))
         for i, expr in enumerate(branch.values):
-            observed, type_ = observed_column(low, moment, observation, i)
+            observed, type_ = observed_column(low, observation, i)
             weight = apply(
                 jnp, jnp.add, weight, _value_factor(low, plan, here(expr), observed, type_)
             )
@@ -231,13 +208,11 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, observed: Named, type_: 
 
 def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | None:
     """Where among the elements of a variable a reference to it points; None: everywhere."""
-    found: Named | None = None
-    for axis, key in zip(variable.axes, value.args, strict=True):
-        if key.op == "axis":
-            continue
-        here = same(low, low.value(axis_value(axis)), axis.type, low.value(key), key.type)
-        found = here if found is None else apply(jnp, jnp.logical_and, found, here)
-    return found
+    return all_of(
+        same(low, low.value(axis_value(axis)), axis.type, low.value(key), key.type)
+        for axis, key in zip(variable.axes, value.args, strict=True)
+        if key.op != "axis"
+    )
 
 
 class ObservedWorld(World):
@@ -277,25 +252,23 @@ class ObservedWorld(World):
         table = self.values[name]
         if self.variables[name].finite:
             return table
-        return given(low, self.moment, self.step, self.variables[name], table)
+        return given(low, self.variables[name], table)
 
 
-def given(
-    low: Tables, moment: Moment, step: StepProgram, variable: RandomVariable, table: Named
-) -> Named:
+def given(low: Tables, variable: RandomVariable, table: Named) -> Named:
     """The values of a variable: what is observed of it, and else those of a table."""
-    for observation in step.observations:
+    moment = low.world.moment
+    for observation in low.world.step.observations:
         if never_made(moment, observation):
             continue
         for branch in observation.branches:
             for i, value in enumerate(branch.values):
                 if value.op != "rv" or value.data != variable.name:
                     continue
-                here = low.value(branch.condition)
-                for mask in (seen(moment, observation), picked_out(low, variable, value)):
-                    if mask is not None:
-                        here = apply(jnp, jnp.logical_and, here, mask)
-                observed, type_ = observed_column(low, moment, observation, i)
+                masks = (seen(moment, observation), picked_out(low, variable, value))
+                here = all_of([low.value(branch.condition), *masks])
+                assert here is not None
+                observed, type_ = observed_column(low, observation, i)
                 observed = low.recode(observed, type_, variable.type)
                 observed_here = apply(jnp, jnp.where, here, observed, table)
                 # Data have an axis for a plate of one element, which a variable has not.
@@ -306,15 +279,3 @@ def given(
                 }
                 table = pick_at(jnp, observed_here, alone)
     return table
-
-
-__all__ = [
-    "ObservedWorld",
-    "active",
-    "evidence_factors",
-    "given",
-    "never_made",
-    "observed_column",
-    "picked_out",
-    "seen",
-]

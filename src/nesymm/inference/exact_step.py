@@ -33,7 +33,7 @@ from nesymm.inference.elimination.summation import (
 )
 from nesymm.inference.estimators import average
 from nesymm.inference.evidence import ObservedWorld
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, apply, expand, only, reduce, union
 from nesymm.inference.plan import (
     Plan,
 )
@@ -46,6 +46,7 @@ from nesymm.inference.state import (
     Settings,
     Stage,
     State,
+    effective_size,
     normalise,
     per_particle,
     slot_key,
@@ -55,50 +56,46 @@ from nesymm.inference.step_model import StepModel, elements_of
 from nesymm.inference.world import Binding, Moment, Tables, log_truth
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import Expr
+from nesymm.ir.step import flat
 
 if TYPE_CHECKING:
     from nesymm.inference.forward import ExactFilter
 
 
 class ExactStep:
-    """One step of the exact forward pass."""
+    """One step of the exact forward pass, from a state, given what is known at a moment."""
 
-    def __init__(self, plan: Plan, settings: Settings, engine: ExactFilter):
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Settings,
+        engine: ExactFilter,
+        state: State,
+        moment: Moment,
+        binding: Binding,
+    ):
         self.plan = plan
         self.settings = settings
+        self.state, self.moment, self.binding = state, moment, binding
         self.kept = engine.phases.kept
         self.engine = engine
         self.model = StepModel(plan, settings, engine.questions)
         self.capacity = replace(engine.capacity(settings.batch), bytes=settings.naming.most)
 
-    def __call__(
-        self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
-        key: Any,
-        ask: tuple[Question, ...],
-        stage: Stage,
-    ) -> tuple[State, Info]:
-        settings = self.settings
-
-        def ahead(values: dict[str, Named], draw: Any) -> Tables:
-            return self.tables(state, moment, binding, values, draw)
-
-        values = self.model.draw_ahead(state, ahead, key)
-        low = self.tables(state, moment, binding, values)
-        problem = self.model.problem(low, state.beliefs, moment)
+    def __call__(self, key: Any, ask: tuple[Question, ...], stage: Stage) -> tuple[State, Info]:
+        settings, state = self.settings, self.state
+        values = self.model.draw_ahead(state, self.tables, key)
+        low = self.tables(values)
+        problem = self.model.problem(low, state.beliefs)
         before = state.log_weights
         gain, beliefs, known = self._forward(low, problem, state.fixed, stage.end)
         for part in self.model.weights_ahead(low):
             gain = apply(jnp, jnp.add, gain, part)
         for part in problem.proposed():
             gain = apply(jnp, subtract, gain, part)
-        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
-        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        gain = only(self._alive(), gain)
         log_weights = per_particle(apply(jnp, jnp.add, before, gain), settings).array
         total = logsumexp(jnp, log_weights, -1)
-        weights = normalise(log_weights)
         answers = {
             q.key: average(q, problem.answer(q), log_weights, before.array, settings) for q in ask
         }
@@ -111,7 +108,7 @@ class ExactStep:
         )
         info = Info(
             total - jnp.log(1.0 * settings.particles),
-            1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30),
+            effective_size(normalise(log_weights)),
             jnp.zeros(settings.batch, bool),
             answers,
             self._possible_flags(low, problem),
@@ -120,23 +117,16 @@ class ExactStep:
         )
         return new, info
 
-    def tables(
-        self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
-        values: dict[str, Named] | None = None,
-        draw: Any = None,
-    ) -> Tables:
+    def tables(self, values: dict[str, Named], draw: Any = None) -> Tables:
         """The expressions of the step, over the belief about the state before it."""
-        plan = self.plan
+        plan, state = self.plan, self.state
         first = plan is self.engine.first
         world = ObservedWorld(
             plan.step,
-            moment,
-            binding,
+            self.moment,
+            self.binding,
             {slot_key(k): v for k, v in state.slots.items()},
-            dict(values or {}),
+            dict(values),
             frozenset() if draw else plan.enumerated,
             plan.split,
             draw,
@@ -147,6 +137,10 @@ class ExactStep:
         shared, naming = self.engine.shared[first], self.settings.naming
         edges = self.settings.estimator is not None
         return Tables(world, self.settings.real, self.capacity, shared, naming, edges=edges)
+
+    def _alive(self) -> Named:
+        """Which sequences have this step."""
+        return apply(jnp, jnp.less_equal, Named(jnp.asarray(self.moment.time)), self.moment.last)
 
     def _known_static(self, low: Tables, name: str) -> Named:
         value = low.world.known(low, name)
@@ -194,30 +188,24 @@ class ExactStep:
             first, *others = (parts[i] for i in members)
             norm, _ = sum_out([first, *others], (), frozenset(), self.capacity, self.engine.sum)
             total = apply(jnp, jnp.add, total, norm)
-            first = apply(jnp, lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0), first, norm)
-            out += [first, *others]
+            out += [apply(jnp, subtract, first, norm), *others]
         return total, out
 
     # ------------------------------------------------------------ next to previous
 
     def smooth(
-        self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
-        ask: tuple[Question, ...],
-        after: list[Named],
+        self, ask: tuple[Question, ...], after: list[Named]
     ) -> tuple[dict[str, Named], list[Named]]:
         """The probabilities of queries given all evidence, and the likelihood of the evidence
         from this step on, as log-tables over the state before it. `after` is that likelihood of
         the steps that follow, over the state after this one."""
-        low = self.tables(state, moment, binding)
-        problem = self.model.problem(low, [], moment)
+        low = self.tables({})
+        problem = self.model.problem(low, [])
         later = [Named(f.array, tuple(map(_as_next, f.dims))) for f in after]
         mentioned = {d for f in later for d in choices(f.dims)}
         later += [point(Target(d, i)) for d, i in self._fields(low) if d in mentioned]
         problem = replace(problem, evidence=[*problem.evidence, *later])
-        known = replace(problem, prior=[*problem.prior, *state.beliefs])
+        known = replace(problem, prior=[*problem.prior, *self.state.beliefs])
         answers = {q.key: known.answer(q) for q in ask}
         factors = [*problem.prior, *problem.evidence]
         more, inner = defined(low, factors)
@@ -229,19 +217,16 @@ class ExactStep:
             if d.kind == "slot" or (d.name in self.plan.beliefs and self.plan is self.engine.later)
         )
         _, rest = sum_out(factors, (), keep, self.capacity, inner=inner)
-        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+        alive = self._alive()
         before = []
         for factor in rest:
             # Only ratios matter, and logarithms should stay small.
             scaled = Named(factor.array - _largest(factor), factor.dims)
-            before.append(apply(jnp, lambda a, x: jnp.where(a, x, 0.0), alive, scaled))
+            before.append(only(alive, scaled))
         return answers, before
 
     def backward(
         self,
-        state: State,
-        moment: Moment,
-        binding: Binding,
         after: Mapping[Choice, Named],
         key: Any,
         lanes: Settings,
@@ -252,10 +237,10 @@ class ExactStep:
         They are drawn from their exact posterior or, in a filter for the best, are the best.
         With `rows`, trajectory i has the state `rows[i]` of those in `after`.
         """
-        low = self.tables(state, moment, binding)
-        problem = self.model.problem(low, state.beliefs, moment)
+        low = self.tables({})
+        problem = self.model.problem(low, self.state.beliefs)
         factors = [*problem.prior, *problem.evidence]
-        for target in self._targets(low, state.fixed)[0]:
+        for target in self._targets(low, self.state.fixed)[0]:
             goal = after[_as_slot(target.new)]
             factors.append(log_truth(apply(jnp, jnp.equal, target.index, goal), low.real))
         for dim in {d for f in factors for d in choices(f.dims) if d in after}:
@@ -300,17 +285,10 @@ class ExactStep:
                     yield Choice("next", (slot.name, i), key, len(domains[slot.name, i])), index
 
     def _next_carried(self, low: Tables) -> dict[str, Named]:
-        out: dict[str, Named] = {}
-        for slot in self.plan.step.slots:
-            if (slot.name, "present") in self.engine.domains or any(
-                (slot.name, i) in self.engine.domains for i in range(len(slot.values))
-            ):
-                continue
-            if slot.name not in self.plan.always:
-                out[f"{slot.name}.present"] = low.value(slot.present)
-            for i, value in enumerate(slot.values):
-                out[f"{slot.name}.{i}"] = low.recode(low.value(value), value.type, slot.fields[i])
-        return out
+        """The slots that there are no beliefs about."""
+        believed = {name for name, _ in self.engine.domains}
+        slots = [s for s in self.plan.step.slots if s.name not in believed]
+        return {k: v for s in slots for k, v in self.model.next_fields(low, s).items()}
 
     def _possible_flags(self, low: Tables, problem: Problem) -> Any:
         """Flags that are raised with positive probability."""
@@ -331,8 +309,8 @@ def grounded_roots(plan: Plan) -> list[Expr]:
     """All expressions that a step evaluates, element by element."""
     roots: list[Expr] = [f.condition for f in plan.step.flags]
     for variable in plan.variables.values():
-        for _, guard, params in elements_of(variable):
-            roots += [guard, *(e for p in params for e in (p if isinstance(p, tuple) else (p,)))]
+        for _, element in elements_of(variable):
+            roots += [element.guard, *flat(element.params)]
     owners: list[Any] = [*plan.step.observations, *plan.step.queries, *plan.step.slots]
     for owner in owners:
         for key in places(owner.axes):
@@ -377,6 +355,3 @@ def _as_next(dim: Any) -> Any:
 
 def _as_slot(dim: Any) -> Any:
     return replace(dim, kind="slot") if isinstance(dim, Choice) and dim.kind == "next" else dim
-
-
-__all__ = ["ExactStep", "draw_all", "grounded_roots"]

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from nesymm.inference.atoms import decode
 from nesymm.inference.data import Sequences, prepare, wanted
 from nesymm.inference.elimination.choices import BATCH
-from nesymm.inference.loop import moment_of, to_arrays
+from nesymm.inference.loop import moment_of, past_inputs, to_arrays
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.networks import Networks
 from nesymm.inference.sampling import Draws
@@ -85,11 +86,7 @@ class Explainer:
         kinds = {name: want.kind for name, want in wanted(model.step).items()}
         self.given = {n: np.asanyarray(v) for n, v in given.items() if kinds[n] == "input"}
         whole = model.step.provenance
-        self.past = frozenset(
-            node.data
-            for node in leaves(whole.expressions(), "input")
-            if isinstance(node.data[1], str) and node.data[1] != "now"
-        )
+        self.past = past_inputs(whole.expressions())
         carried = {name for name, _ in drawn.fields}
         slots = {s.name for s in model.step.slots}
         self.first = self._known(at_first(whole), drawn.undrawn[0], slots)
@@ -134,10 +131,7 @@ class Explainer:
     ) -> Tables:
         """What was drawn at a step, and at the step before."""
         step, real = self.model.step, np.dtype(jnp.zeros(()).dtype)
-        slices = {
-            name: tuple(a[time] for a in value) if isinstance(value, tuple) else value[time]
-            for name, value in arrays["timed"].items()
-        }
+        slices = jax.tree.map(lambda x: x[time], arrays["timed"])
         moment = moment_of(inputs, arrays, slices, time, real, self.past)
         axes = {s.name: s.axes for s in step.slots} | {v.name: v.axes for v in step.variables}
         slots = {
@@ -337,6 +331,3 @@ def _as_term(value: Any) -> Term:
         case Compound(functor, args):
             return Struct(functor, tuple(map(_as_term, args)))
     return Struct(show(value))
-
-
-__all__ = ["Explainer", "Firing"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.at_once import filter_at_once, smooth_at_once, trajectories_at_once
-from nesymm.inference.blame import explained, failures_of
+from nesymm.inference.blame import broken_rule, explained, failures_of, first_of_each
 from nesymm.inference.data import Sequences, prepare, wanted
 from nesymm.inference.diagnostics import (
     Diagnostics,
@@ -95,7 +95,7 @@ class Filter:
 
     def _filtered(self, request: Request) -> Filtered:
         sequences = prepare(self.step, request.data, request.steps)
-        result = self._run(sequences, request.parameters, request.networks, request.key)
+        result = self._run(sequences, request)
         # Of failures of one kind the first is looked into.
         first = {f.message: f for f in reversed(result.failures)}
         failures = tuple(
@@ -114,21 +114,13 @@ class Filter:
             timed = any(read[n].timed for n in one)
             length = int(sequences.last[b] + 1)
             alone = prepare(step, one, np.asarray([length]) if timed else length)
-            result = Filter(step, self.method)._run(
-                alone, request.parameters, networks, request.key
-            )
+            result = Filter(step, self.method)._run(alone, replace(request, networks=networks))
             return any(f.step <= failure.step for f in result.failures)
 
         return explained(failure, self.step, request.parameters, request.networks, still_fails)
 
-    def _run(
-        self,
-        sequences: Sequences,
-        parameters: Mapping[str, Any],
-        networks: Mapping[str, Any],
-        key: Key,
-    ) -> Filtered:
-        engine, outcome, health = self._outcome(sequences, parameters, networks, key)
+    def _run(self, sequences: Sequences, request: Request) -> Filtered:
+        engine, outcome, health = self._outcome(sequences, request)
         failures = failures_of(sequences, outcome, engine)
         filtered, final = collect(
             engine.questions, outcome.answers, sequences.last, sequences.steps
@@ -161,28 +153,22 @@ class Filter:
             np.asarray(sequences.last),
         )
 
-    def _outcome(
-        self,
-        sequences: Sequences,
-        parameters: Mapping[str, Any],
-        networks: Mapping[str, Any],
-        key: Key,
-    ) -> tuple[Engine, Info, Health]:
+    def _outcome(self, sequences: Sequences, request: Request) -> tuple[Engine, Info, Health]:
         """All steps of all sequences, by the engine that was chosen."""
         at_once = self.engines.at_once(sequences)
         if at_once is not None:
-            known, together = _numbers(parameters), _end_together(sequences)
+            known, together = _numbers(request.parameters), _end_together(sequences)
             try:
                 info, last = filter_at_once(at_once, sequences, known, together)
                 return at_once, info, health_of(info, last)
             except TooLarge:
                 pass
         engine = self.engines.choose(sequences)
-        bound = (to_arrays(sequences), _numbers(parameters), dict(networks), as_key(key))
+        bound = _bound(sequences, request)
         try:
             info, health = jax.tree.map(np.asarray, self._compiled(engine, sequences)(*bound))
         except TooLarge as error:
-            return self._by_circuit(at_once, sequences, parameters, error)
+            return self._by_circuit(at_once, sequences, request, error)
         if info.dead.any() and engine.settings(sequences.batch).plain:
             # Before evidence is called impossible, it is weighed by logarithms.
             info, health = jax.tree.map(
@@ -210,7 +196,7 @@ class Filter:
         self,
         at_once: ExactFilter | None,
         sequences: Sequences,
-        parameters: Mapping[str, Any],
+        request: Request,
         error: TooLarge,
         smooth: bool = False,
     ) -> tuple[Engine, Info, Health]:
@@ -220,7 +206,7 @@ class Filter:
         from nesymm.inference.unrolled import solve_by_circuit
 
         try:
-            known = _numbers(parameters)
+            known = _numbers(request.parameters)
             outcome = solve_by_circuit(at_once, self.step, sequences, known, smooth)
         except NesymmError as why:
             error.args = (f"{error}\n  = note: a circuit was tried as well: {why}",)
@@ -228,11 +214,7 @@ class Filter:
         engine = copy(at_once)
         engine.by_circuit = True
         engine.reason = _BY_CIRCUIT
-        ancestors = np.ones(sequences.batch, int)
-        health = Health(
-            outcome.dead, outcome.flags, outcome.effective, outcome.resampled, ancestors
-        )
-        return engine, outcome, health
+        return engine, outcome, health_of(outcome)
 
     # ------------------------------------------------------------ differentiating
 
@@ -333,30 +315,26 @@ class Filter:
         self, sequences: Sequences, request: Request
     ) -> tuple[Engine, dict[str, Any], Health]:
         """The probabilities of queries given all evidence, and how the filter fared."""
-        parameters = request.parameters
         at_once = self.engines.at_once(sequences)
         if at_once is not None:
             try:
-                known = _numbers(parameters)
+                known = _numbers(request.parameters)
                 answers, info, last = smooth_at_once(at_once, sequences, known)
                 return at_once, answers, health_of(info, last)
             except TooLarge:
                 pass
         engine = self.engines.choose(sequences)
-        arrays = to_arrays(sequences)
         asked = tuple(q for q in engine.questions if q.at_every_step)
         lead = (sequences.steps, sequences.batch)
         weights = {
             f"weight of {q.key}": jnp.zeros((*lead, *(a.size for a in q.axes)), engine.real)
             for q in asked
         }
-        bound = (arrays, _numbers(parameters), dict(request.networks), as_key(request.key))
+        bound = _bound(sequences, request)
         try:
             found, health = self._smoothing(engine, sequences)(weights, *bound)
         except TooLarge as error:
-            engine, info, health = self._by_circuit(
-                at_once, sequences, parameters, error, smooth=True
-            )
+            engine, info, health = self._by_circuit(at_once, sequences, request, error, smooth=True)
             return engine, info.answers, health
         answers = {k.removeprefix("weight of "): np.array(v) for k, v in found.items()}
         return engine, answers, health
@@ -413,13 +391,8 @@ class Filter:
                 except TooLarge:
                     pass
             engine = engine.for_trajectories(self.engines.program(sequences.steps), sequences, best)
-        traced = self._drawing(engine, sequences, count, best)(
-            to_arrays(sequences),
-            _numbers(request.parameters),
-            dict(request.networks),
-            as_key(request.key),
-        )
-        return engine, traced
+        drawing = self._drawing(engine, sequences, count, best)
+        return engine, drawing(*_bound(sequences, request))
 
     def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
         def make() -> Any:
@@ -440,23 +413,18 @@ class Filter:
     ) -> tuple[Failure, ...]:
         """The sequences whose evidence nothing explains, or where a rule breaks: raised or
         returned as filtering does, which also says why."""
-        alive = np.arange(sequences.steps)[:, None] <= sequences.last
         dead, flags = np.asarray(health.dead), np.asarray(health.flags)
-        broken = flags & alive[..., None]
-        wrong = (dead & alive) | broken.any(-1)
-        if not wrong.any():
+        wrong = [*first_of_each(dead | flags.any(-1), sequences)]
+        if not wrong:
             return ()
         filtered = self._filtered(request)
         causes = {f.sequence: f for f in filtered.failures}
         failures = []
-        for sequence in map(int, np.flatnonzero(wrong.any(0))):
-            step = int(np.argmax(wrong[:, sequence]))
-            if broken[step, sequence].any():
-                # Where filtering drew other particles, it may not have met this.
-                message = str(engine.phases.later.flags[int(np.argmax(broken[step, sequence]))])
-            else:
-                # Plain numbers underflowed where logarithms do not.
-                message = "the evidence of one step is too improbable for this many bits"
+        for sequence, step in wrong:
+            # Where filtering drew other particles, it may not have met a rule that breaks; else
+            # plain numbers underflowed where logarithms do not.
+            message = broken_rule(engine, flags[step, sequence])
+            message = message or "the evidence of one step is too improbable for this many bits"
             failures.append(causes.get(sequence, Failure(sequence, step, message)))
         if request.errors == "raise":
             raise FilterError(failures, filtered)
@@ -485,6 +453,12 @@ def _form(sequences: Sequences) -> tuple[Any, ...]:
 def _end_together(sequences: Sequences) -> bool:
     """Whether all sequences end together."""
     return bool(np.all(sequences.last == sequences.steps - 1))
+
+
+def _bound(sequences: Sequences, request: Request) -> tuple[Any, ...]:
+    """What compiled code is called with."""
+    parameters, networks = _numbers(request.parameters), dict(request.networks)
+    return to_arrays(sequences), parameters, networks, as_key(request.key)
 
 
 def _numbers(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,28 +66,17 @@ class Findings:
 
 def findings(found: Filtered) -> Findings:
     """What was found, sequence by sequence."""
-    batch, lengths = len(found.lengths), found.lengths
     failures = {f.sequence: f for f in found.failures}
     sequences = []
-    for b in range(batch):
-        number = int(lengths[b])
+    for b, number in enumerate(map(int, found.lengths)):
         failure = failures.get(b)
-        sound = np.arange(number) < (number if failure is None else failure.step)
         sequences.append(
             Sequence(
                 number,
                 float(found.log_evidence[b]) if failure is None else math.nan,
-                np.where(sound, found.effective[b, :number], np.nan),
-                {
-                    n: np.where(sound, np.clip(r[b, :number], 0, 1), np.nan)
-                    for n, r in found.filtered.items()
-                },
-                {
-                    n: float(np.clip(p[b], 0, 1))
-                    if failure is None and _happens(n, number)
-                    else math.nan
-                    for n, p in found.final.items()
-                },
+                found.effective[b, :number],
+                {n: rows[b, :number] for n, rows in found.filtered.items()},
+                {n: float(p[b]) for n, p in found.final.items()},
                 None if failure is None else f"step {failure.step}: {failure.message}",
             )
         )
@@ -102,11 +91,6 @@ def asked_step(query: str, steps: int) -> int | None:
     if when.isdecimal():
         return int(when)
     return steps - 1 if when == "T" else None
-
-
-def _happens(query: str, steps: int) -> bool:
-    step = asked_step(query, steps)
-    return step is None or step < steps
 
 
 def _number(value: float) -> float | None:

@@ -63,6 +63,9 @@ from nesymm.ir.step import StepProgram
 from nesymm.ir.types import Type
 from nesymm.language.program import At
 
+# What a step goes from.
+Given = tuple[State, Moment, Binding]
+
 
 class ExactFilter:
     """The exact forward pass over a batch of sequences.
@@ -109,10 +112,7 @@ class ExactFilter:
         tested = tested_variables(both)
         self.slot_names = {f"slot {s}" for s, _ in self.domains}
         self.first, self.later = (
-            self._split(
-                make_plan(p, both.statics, finite, self.beliefs, tested, both.always, both.kept)
-            )
-            for p in both
+            self._split(make_plan(both, p, finite, self.beliefs, tested)) for p in both
         )
         self.questions = questions(both, steps)
         # What was true at a fixed step is asked going back, where it is not carried along.
@@ -182,8 +182,8 @@ class ExactFilter:
     def hoist(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
         """Evaluate the networks that see nothing but finite and static things, once for each value
         of the finite ones, however long the sequence."""
-        step = ExactStep(self.later, settings, self)
-        low = step.tables(replace(state, known={}), moment, binding, dict(state.statics))
+        step = ExactStep(self.later, settings, self, replace(state, known={}), moment, binding)
+        low = step.tables(dict(state.statics))
         known: dict[tuple, Named] = {}
         for call in leaves(everything(self.later), "neural"):
             key = (call.data[0], call.args)
@@ -213,22 +213,29 @@ class ExactFilter:
             for q in self.questions
             if (stage.may_end or q.at_every_step) and q not in self.asked_back
         )
-        return self._solved(plan, settings, lambda s: s(state, moment, binding, key, ask, stage))
+        given = (state, moment, binding)
+        return self._solved(plan, settings, given, lambda s: s(key, ask, stage))
 
     def smooth(
-        self, plan: Plan, settings: Settings, *args: Any
+        self, plan: Plan, settings: Settings, given: Given, *args: Any
     ) -> tuple[dict[str, Named], list[Named]]:
         """Going back from step to step: see `ExactStep.smooth`."""
-        return self._solved(plan, settings, lambda s: s.smooth(*args))
+        return self._solved(plan, settings, given, lambda s: s.smooth(*args))
 
-    def backward(self, plan: Plan, settings: Settings, *args: Any) -> dict[Choice, Named]:
+    def backward(
+        self, plan: Plan, settings: Settings, given: Given, *args: Any
+    ) -> dict[Choice, Named]:
         """Drawing from step to step, going back: see `ExactStep.backward`."""
-        return self._solved(plan, settings, lambda s: s.backward(*args))
+        return self._solved(plan, settings, given, lambda s: s.backward(*args))
 
-    def _solved(self, plan: Plan, settings: Settings, solve: Callable[[ExactStep], Any]) -> Any:
+    def _solved(
+        self, plan: Plan, settings: Settings, given: Given, solve: Callable[[ExactStep], Any]
+    ) -> Any:
         with np.errstate(all="ignore"):
             return by_some_naming(
-                lambda naming: solve(ExactStep(plan, replace(settings, naming=naming), self))
+                lambda naming: solve(
+                    ExactStep(plan, replace(settings, naming=naming), self, *given)
+                )
             )
 
     def capacity(self, batch: int) -> Capacity:
@@ -341,6 +348,3 @@ def _carried(both: Any, infinite: set[str]) -> set[str]:
         if kept == names:
             return names
         names = kept
-
-
-__all__ = ["ExactFilter"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -17,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.inference.data import Sequences, prepare, without_lengths
+from nesymm.inference.data import Sequences, prepare, wanted, without_lengths
 from nesymm.inference.densities import make_distribution
 from nesymm.inference.engines import Engines
 from nesymm.inference.evidence import ObservedWorld, given, observed_column, seen
@@ -26,12 +27,11 @@ from nesymm.inference.loop import moment_of, past_tensors, to_arrays
 from nesymm.inference.named import Named, apply, expand
 from nesymm.inference.options import as_key
 from nesymm.inference.particles import ParticleFilter
-from nesymm.inference.questions import Question
 from nesymm.inference.sampling import Draws, undrawn
 from nesymm.inference.state import LANES
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.trajectories import Trajectories
-from nesymm.inference.weights import draw_infinite, family_params
+from nesymm.inference.weights import draw_infinite, family_params, spread
 from nesymm.inference.world import Binding, Moment, Tables, World
 from nesymm.ir.expr import TRUE, Axis, Expr
 from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
@@ -51,7 +51,8 @@ def generate(model: Model, filter_: Filter, request: Request, count: int) -> Tra
     values, observed, asked = replay(model, sequences, drawn, key)
     variables = {**drawn.variables, **values}
     whole = replace(drawn, variables=variables, undrawn=undrawn(replay.engine.phases))
-    return Trajectories(model, whole, without_lengths(model.step, request.data), observed, asked)
+    given = without_lengths(wanted(model.step), request.data)
+    return Trajectories(model, whole, given, observed, asked)
 
 
 def _replay(engines: Engines, sequences: Sequences, count: int) -> _Replay:
@@ -72,6 +73,7 @@ class _Replay:
         self.engine = ParticleFilter(step, form.complete, real, form.steps, particles=count)
         self.settings = self.engine.settings(form.batch)
         self.count = count
+        self.first, self.later = (eqx.filter_jit(partial(self._step, x)) for x in (True, False))
 
     def __call__(
         self, model: Model, sequences: Sequences, drawn: Draws, key: Any
@@ -97,19 +99,6 @@ class _Replay:
         static = {o.name for o in self.engine.phases.first.observations if o.when is None}
         observed = {n: a[:, :, 0] if n in static else a for n, a in observed.items()}
         return values, observed, self._answers(asked, sequences.last)
-
-    @property
-    def first(self) -> Any:
-        return self._compiled("_first", True)
-
-    @property
-    def later(self) -> Any:
-        return self._compiled("_later", False)
-
-    def _compiled(self, name: str, at_first: bool) -> Any:
-        if name not in self.__dict__:
-            self.__dict__[name] = eqx.filter_jit(lambda *a: self._step(at_first, *a))
-        return self.__dict__[name]
 
     def _answers(self, asked: dict[str, np.ndarray], last: np.ndarray) -> dict[str, np.ndarray]:
         """Queries by the names of their groundings; those about one step at the end only."""
@@ -160,25 +149,23 @@ class _Replay:
         low = world.open(slots, known)
         emitted = {n: world.emit(low, plan.variables[n]) for n in sorted(plan.emitted)}
         observed = {
-            o.name: self._arranged(*self._observed(low, moment, o))
+            o.name: self._arranged(*self._observed(low, o))
             for o in program.observations
             if o.value is None
         }
         asked = {
-            q.key: self._arranged(low.value(self._condition(q, program)), q.axes)
+            q.key: self._arranged(low.value(q.condition(program.queries[q.number])), q.axes)
             for q in engine.questions
         }
         new = {**low.world.values, **emitted}
         values = {n: self._arranged(v, plan.variables[n].axes) for n, v in new.items()}
         return values, observed, asked
 
-    def _condition(self, question: Question, program: StepProgram) -> Any:
-        return question.condition(program.queries[question.number])
-
     def _observed(
-        self, low: Tables, moment: Moment, observation: ObservationDecl
+        self, low: Tables, observation: ObservationDecl
     ) -> tuple[Named, tuple[Axis, ...]]:
         """What an observation says or would say; columns come behind."""
+        moment = low.world.moment
         mask = seen(moment, observation)
         if not observation.is_value:
             value = low.value(observation.holds)
@@ -197,7 +184,7 @@ class _Replay:
                 result = value if holds is None else _where(holds, value, result)
             assert result is not None
             if observation.name in moment.seen:
-                result = _where(mask, observed_column(low, moment, observation, i)[0], result)
+                result = _where(mask, observed_column(low, observation, i)[0], result)
             columns.append(result)
         if len(columns) == 1:
             return columns[0], observation.axes
@@ -257,7 +244,7 @@ class _Step:
 
     def emit(self, low: Tables, variable: RandomVariable) -> Named:
         """A variable that only an observation reads: as given, else drawn."""
-        value = given(low, self.moment, self.model.plan.step, variable, self._draw(low, variable))
+        value = given(low, variable, self._draw(low, variable))
         low.world.values[variable.name] = value
         return value
 
@@ -265,14 +252,7 @@ class _Step:
 def _mean(low: Tables, variable: RandomVariable, dims: tuple, shape: tuple[int, ...]) -> Named:
     """The mean of a picture: noise in every pixel would only hide it."""
     params = family_params(low, variable.prior, variable.guard is not TRUE)
-    aligned = [expand(jnp, p, dims) for p in params]
-    event = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in aligned))
-    full = [
-        jnp.broadcast_to(
-            a.reshape(*a.shape, *(1,) * (len(event) - (a.ndim - len(dims)))), (*shape, *event)
-        )
-        for a in aligned
-    ]
+    full = spread(low, params, dims, shape)
     return Named(make_distribution(variable.family, full).mean, dims)
 
 
@@ -299,6 +279,3 @@ def _stack(steps: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         blank = np.full_like(like, np.nan if like.dtype.kind == "f" else 0)
         out[name] = np.stack([s.get(name, blank) for s in steps], axis=2)
     return out
-
-
-__all__ = ["generate"]

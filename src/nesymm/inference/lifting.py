@@ -61,7 +61,7 @@ def is_static(expr: Expr, statics: Collection[str]) -> bool:
     )
 
 
-def on_grid(arguments: Sequence[Named], finite: Mapping[int, Int | Enum]) -> tuple[Named, ...]:
+def on_grid(arguments: Sequence[Any], finite: Mapping[int, Int | Enum]) -> tuple[Named, ...]:
     """The arguments of a network, the finite ones with all their values side by side."""
     return tuple(
         Named(_codes(finite[i]), (Argument(i),)) if i in finite else a
@@ -127,16 +127,3 @@ def _whole(index: Named, type_: Int | Enum) -> Choice | None:
 def _codes(type_: Int | Enum) -> Any:
     first = int(type_.lo) if isinstance(type_, Int) else 0
     return jnp.arange(first, first + int(type_.size))
-
-
-__all__ = [
-    "Argument",
-    "causes",
-    "fewer_values",
-    "finite_arguments",
-    "is_static",
-    "on_grid",
-    "read",
-    "value_types",
-    "values",
-]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from nesymm.inference.engine import Engine
 from nesymm.inference.named import Named, deepen, expand, union
 from nesymm.inference.state import Info, Settings, Stage, State, save_draws
 from nesymm.inference.world import Binding, Moment
-from nesymm.ir.expr import leaves
+from nesymm.ir.expr import Expr, leaves
 
 # Sequences of at most so many steps may be compiled step by step.
 _UNROLLED = 16
@@ -193,12 +193,13 @@ def _inside(binding: Binding, time: Any) -> Binding:
 
 def past_tensors(engine: Engine) -> frozenset[tuple[str, str]]:
     """Inputs that networks read at an earlier step, and which step that is."""
-    return frozenset(
-        node.data
-        for plan in (engine.first, engine.later)
-        for node in leaves(everything(plan), "input")
-        if isinstance(node.data[1], str) and node.data[1] != "now"
-    )
+    return past_inputs(e for plan in (engine.first, engine.later) for e in everything(plan))
+
+
+def past_inputs(exprs: Iterable[Expr]) -> frozenset[tuple[str, str]]:
+    """The same of some expressions."""
+    read = (node.data for node in leaves(exprs, "input"))
+    return frozenset(d for d in read if isinstance(d[1], str) and d[1] != "now")
 
 
 def join(pieces: list[Info]) -> Info:
@@ -232,16 +233,12 @@ def moment_of(
     inputs: dict[str, tuple[Named, ...]] = {}
     seen: dict[str, tuple[Named, ...]] = {}
     masks: dict[str, Named | None] = {}
-    for name, columns in sequences.timed.items():
-        named = named_columns(columns, slices[name], real)
-        (seen if name in sequences.observed else inputs)[name] = named
-        if f"{name} mask" in slices:
-            masks[name] = Named(slices[f"{name} mask"], (BATCH, *columns[0].axes))
-    for name, columns in sequences.static.items():
-        named = named_columns(columns, arrays["static"][name], real)
-        (seen if name in sequences.observed else inputs)[name] = named
-        if name in sequences.masks:
-            masks[name] = Named(arrays["static"][f"{name} mask"], (BATCH, *columns[0].axes))
+    for given, values in ((sequences.timed, slices), (sequences.static, arrays["static"])):
+        for name, columns in given.items():
+            named = named_columns(columns, values[name], real)
+            (seen if name in sequences.observed else inputs)[name] = named
+            if f"{name} mask" in values:
+                masks[name] = Named(values[f"{name} mask"], (BATCH, *columns[0].axes))
     for name, column in past:
         # Tensors of earlier steps, for networks.
         lag = 0 if column == "first" else int(column.removeprefix("lag"))
@@ -270,52 +267,45 @@ def to_arrays(sequences: Sequences) -> dict[str, Any]:
 def fixed_shape(function: Callable[[State], State], state: State) -> State:
     """A state with the dimensions that a step does not change."""
     while True:
-        after = jax.eval_shape(function, state)
-        wanted = jax.tree.map(
-            # What is known beforehand may be NumPy's, with more bits than JAX has.
-            lambda a, b: (
-                union([a.dims, b.dims]),
-                jax.dtypes.canonicalize_dtype(jnp.promote_types(a.array.dtype, b.array.dtype)),
-            ),
-            state,
-            after,
-            is_leaf=lambda x: isinstance(x, Named),
-        )
-        new = broadcast(state, wanted, after)
-        if dims_of(new) == dims_of(state):
-            return new
-        state = new
+        wanted = each_array(_together, state, jax.eval_shape(function, state))
+        before, state = dims_of(state), broadcast(state, wanted)
+        if wanted == before:
+            return state
+
+
+def _together(a: Named, b: Named) -> tuple[Any, ...]:
+    """The dimensions, type and shape that both arrays can be broadcast to."""
+    dims = union([a.dims, b.dims])
+    sizes = dict(zip((*a.dims, *b.dims), (*_named(a), *_named(b)), strict=True))
+    behind = jnp.broadcast_shapes(*(x.array.shape[len(x.dims) :] for x in (a, b)))
+    # What is known beforehand may be NumPy's, with more bits than JAX has.
+    dtype = jax.dtypes.canonicalize_dtype(jnp.promote_types(a.array.dtype, b.array.dtype))
+    return dims, dtype, (*(sizes[d] for d in dims), *behind)
+
+
+def _named(value: Named) -> tuple[int, ...]:
+    """The sizes of the named dimensions."""
+    shape: tuple[int, ...] = value.array.shape
+    return shape[: len(value.dims)]
+
+
+def each_array(function: Callable[..., Any], state: Any, *others: Any) -> Any:
+    """A function of each array of a state, or of a part of it."""
+    return jax.tree.map(function, state, *others, is_leaf=lambda x: isinstance(x, Named))
 
 
 def dims_of(state: State) -> Any:
-    return jax.tree.map(
-        lambda n: (n.dims, n.array.dtype, n.array.shape),
-        state,
-        is_leaf=lambda x: isinstance(x, Named),
-    )
+    """The dimensions, types and shapes of all arrays of a state."""
+    return each_array(lambda n: (n.dims, n.array.dtype, n.array.shape), state)
 
 
-def broadcast(state: State, wanted: Any, like: State | None = None) -> State:
-    def one(value: Named, want: Any, *others: Named) -> Named:
-        dims, dtype = want[0], want[1]
-        sizes: dict[Any, int] = {}
-        for v in (value, *others):
-            sizes |= dict(zip(v.dims, v.array.shape, strict=False))
-        if len(want) == 3:
-            sizes |= dict(zip(dims, want[2], strict=False))
-        behind = [v.array.shape[len(v.dims) :] for v in (value, *others)]
-        inner = jnp.broadcast_shapes(*behind, *(want[2][len(dims) :] for _ in want[2:]))
-        array = deepen(jnp, expand(jnp, value, dims), len(dims) + len(inner))
-        shape = (*(sizes[d] for d in dims), *inner)
+def broadcast(state: State, wanted: Any) -> State:
+    """The state with the dimensions, types and shapes of another."""
+
+    def one(value: Named, want: tuple[Any, ...]) -> Named:
+        dims, dtype, shape = want
+        array = deepen(jnp, expand(jnp, value, dims), len(shape))
         return Named(cast(jnp.broadcast_to(array, shape), dtype), dims)
 
-    tree: Any
-    leaves_, tree = jax.tree.flatten(state, is_leaf=lambda x: isinstance(x, Named))
-    wants = tree.flatten_up_to(wanted)
-    others = tree.flatten_up_to(like) if like is not None else None
-    return tree.unflatten(
-        [
-            one(v, w, *(() if others is None else (others[i],)))
-            for i, (v, w) in enumerate(zip(leaves_, wants, strict=True))
-        ]
-    )
+    found: State = each_array(one, state, wanted)
+    return found

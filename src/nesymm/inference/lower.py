@@ -1,39 +1,29 @@
 """Expressions as array programs: the fast counterpart of the reference interpreter.
 
 `Lowering` evaluates expressions over named dimensions in NumPy or JAX. What leaves mean
-(random variables, state, data) is up to its `Leaves`. Terms (atoms) become their
+(random variables, state, data) is up to who extends it. Terms (atoms) become their
 position in the type of the expression; where types differ, codes are translated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from nesymm.inference.arrays import indexed, stop_gradient
+from nesymm.inference.arrays import indexed, stop_gradient, xp
 from nesymm.inference.densities import constrain, log_interval, sound
 from nesymm.inference.named import Named, apply, expand, reduce, take, union
 from nesymm.ir.expr import Axis, ConstantTable, Expr, postorder
 from nesymm.ir.types import Bool, Enum, Int, Real, Tensor, Type, domain, join
 
 
-class Leaves(Protocol):
-    """Where the values of leaves come from."""
+class Lowering(ABC):
+    """Evaluates expressions; every expression once. `real` is the dtype of real numbers."""
 
-    def leaf(self, low: Any, expr: Expr, keys: tuple[Named, ...]) -> Named: ...
-
-
-class Lowering:
-    """Evaluates expressions; every expression once.
-
-    `xp` is `numpy` or `jax.numpy`; `real` the dtype of real numbers.
-    """
-
-    def __init__(self, xp: Any, leaves: Leaves, real: Any = np.float64):
-        self.xp = xp
-        self.leaves = leaves
+    def __init__(self, real: Any):
         self.real = real
         self.memo: dict[int, Named] = {}
         self.keep: list[Expr] = []
@@ -49,10 +39,13 @@ class Lowering:
                         self.keep.append(node)
         return self.memo[id(expr)]
 
+    @abstractmethod
+    def leaf(self, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        """The value of a leaf at some keys."""
+
     # ------------------------------------------------------------ one node
 
     def _node(self, expr: Expr) -> Named:
-        xp = self.xp
         args = tuple(self.memo[id(a)] for a in expr.args)
         match expr.op:
             case "const":
@@ -94,8 +87,12 @@ class Lowering:
             case "item":
                 (tensor,) = args
                 return Named(xp.take(tensor.array, expr.data, len(tensor.dims)), tensor.dims)
+            case "float":
+                return Named(args[0].array * 1.0, args[0].dims)
             case op if op in _UNARY:
-                return Named(_UNARY[op](xp, args[0].array), args[0].dims)
+                return Named(getattr(xp, _UNARY[op])(args[0].array), args[0].dims)
+            case op if op in _ROUNDING:
+                return Named(getattr(xp, _ROUNDING[op])(args[0].array).astype(int), args[0].dims)
             case "pow" if isinstance(expr.type, Real):
                 # Of whole numbers, a negative power would be zero.
                 aligned = [
@@ -103,8 +100,8 @@ class Lowering:
                 ]
                 return apply(xp, xp.power, *aligned)
             case op if op in _BINARY:
-                return apply(xp, lambda x, y: _BINARY[op](xp, x, y), *args)
-        return self.leaves.leaf(self, expr, args)
+                return apply(xp, getattr(xp, _BINARY[op]), *args)
+        return self.leaf(expr, args)
 
     def _vector(self, expr: Expr, args: tuple[Named, ...]) -> Named:
         """Numbers side by side, in the first dimension behind the named ones.
@@ -116,8 +113,8 @@ class Lowering:
         if all(isinstance(a.array, np.ndarray) and not a.dims for a in args):
             return Named(np.stack([a.array for a in args]))
         dims = union(a.dims for a in args)
-        aligned = [expand(self.xp, a, dims).astype(self.real) for a in args]
-        return Named(self.xp.stack(self.xp.broadcast_arrays(*aligned), len(dims)), dims)
+        aligned = [expand(xp, a, dims).astype(self.real) for a in args]
+        return Named(xp.stack(xp.broadcast_arrays(*aligned), len(dims)), dims)
 
     def _log_mass(self, expr: Expr, arrays: tuple[Any, ...]) -> Any:
         """The log-probability that a variable lies between two ends, of which one may be open."""
@@ -125,15 +122,15 @@ class Lowering:
         ends = iter(arrays[: sum(closed)])
         low, high = (next(ends) if known else None for known in closed)
         params = arrays[sum(closed) :]
-        found = log_interval(self.xp, family, sound(self.xp, family, params), low, high)
+        found = log_interval(xp, family, sound(xp, family, params), low, high)
         for param in params:
-            found = self.xp.where(self.xp.isnan(param), stop_gradient(param), found)
+            found = xp.where(xp.isnan(param), stop_gradient(param), found)
         return found
 
     def nothing(self, type_: Type) -> Named:
         """A value of a type, where it does not matter which."""
         shape = (type_.shape or ()) if isinstance(type_, Tensor) else ()
-        return Named(self.xp.zeros(shape, dtype=self._dtype(type_)))
+        return Named(xp.zeros(shape, dtype=self._dtype(type_)))
 
     @property
     def whole(self) -> Any:
@@ -142,20 +139,20 @@ class Lowering:
     def constant(self, value: Any, type_: Type) -> Named:
         match type_:
             case Bool():
-                return Named(self.xp.asarray(value, dtype=bool))
+                return Named(xp.asarray(value, dtype=bool))
             case Int():
-                return Named(self.xp.asarray(value, dtype=self.whole))
+                return Named(xp.asarray(value, dtype=self.whole))
             case Real():
-                return Named(self.xp.asarray(value, dtype=self.real))
+                return Named(xp.asarray(value, dtype=self.real))
             case Enum(values):
-                return Named(self.xp.asarray(values.index(value), dtype=self.whole))
+                return Named(xp.asarray(values.index(value), dtype=self.whole))
             case Tensor(shape):
-                return Named(self.xp.full(shape or (), value, dtype=self.real))
+                return Named(xp.full(shape or (), value, dtype=self.real))
         raise TypeError(f"{value!r} cannot be a constant of {type_}")
 
     def axis(self, axis: Axis) -> Named:
         first = int(axis.type.lo) if isinstance(axis.type, Int) else 0
-        values = self.xp.arange(first, first + axis.size, dtype=self.whole)
+        values = xp.arange(first, first + axis.size, dtype=self.whole)
         return Named(values, (axis,))
 
     def _equal(self, expr: Expr, args: tuple[Named, ...]) -> Named:
@@ -164,7 +161,7 @@ class Lowering:
             both = join(a.type, b.type)
             assert isinstance(both, Enum)
             args = (self.recode(args[0], a.type, both), self.recode(args[1], b.type, both))
-        return apply(self.xp, self.xp.equal, *args)
+        return apply(xp, xp.equal, *args)
 
     def recode(self, value: Named, source: Type, target: Type) -> Named:
         """Translate values to the type of the expression that uses them.
@@ -188,11 +185,11 @@ class Lowering:
         # Where no condition holds any value will do; the first keeps shapes simple.
         result = branches[0]
         for condition, branch in zip(reversed(args[::2]), reversed(branches), strict=True):
-            result = apply(self.xp, self.xp.where, condition, branch, result)
+            result = apply(xp, xp.where, condition, branch, result)
         return result
 
     def _reduce(self, expr: Expr, args: tuple[Named, ...]) -> Named:
-        xp, axis = self.xp, expr.data
+        axis = expr.data
         condition, value = args
         if expr.op == "sum":
             masked = apply(xp, lambda c, v: xp.where(c, v, 0), condition, value)
@@ -227,7 +224,7 @@ class Lowering:
             self.index(self.recode(k, a.type, d) if isinstance(d, Enum) else k, d)
             for k, a, d in zip(keys, expr.args, table.domains, strict=True)
         ]
-        return take(self.xp, self.xp.asarray(dense), indices)
+        return take(xp, xp.asarray(dense), indices)
 
     def _code(self, value: Any, type_: Type) -> Any:
         if value is None:
@@ -244,7 +241,7 @@ class Lowering:
         here they are only kept inside the array."""
         first = int(type_.lo) if isinstance(type_, Int) else 0
         size = int(type_.size)
-        shifted = self.xp.clip(key.array - first, 0, size - 1).astype(self.whole)
+        shifted = xp.clip(key.array - first, 0, size - 1).astype(self.whole)
         return Named(shifted, key.dims)
 
     def gather(
@@ -266,41 +263,22 @@ class Lowering:
             self.index(self.recode(k, s.type, a.type) if isinstance(a.type, Enum) else k, a.type)
             for k, s, a in zip(keys, sources, axes, strict=True)
         ]
-        return take(self.xp, table, indices, trailing)
+        return take(xp, table, indices, trailing)
 
 
 def _positions(type_: Int | Enum) -> Mapping[Any, int]:
     return {value: i for i, value in enumerate(domain(type_))}
 
 
-_UNARY: dict[str, Callable[[Any, Any], Any]] = {
-    "neg": lambda xp, x: -x,
-    "abs": lambda xp, x: xp.abs(x),
-    "sqrt": lambda xp, x: xp.sqrt(x),
-    "exp": lambda xp, x: xp.exp(x),
-    "log": lambda xp, x: xp.log(x),
-    "sin": lambda xp, x: xp.sin(x),
-    "cos": lambda xp, x: xp.cos(x),
-    "tan": lambda xp, x: xp.tan(x),
-    "atan": lambda xp, x: xp.arctan(x),
-    "tanh": lambda xp, x: xp.tanh(x),
-    "floor": lambda xp, x: xp.floor(x).astype(int),
-    "ceiling": lambda xp, x: xp.ceil(x).astype(int),
-    "round": lambda xp, x: xp.round(x).astype(int),
-    "truncate": lambda xp, x: xp.trunc(x).astype(int),
-    "sign": lambda xp, x: xp.sign(x).astype(int),
-    "float": lambda xp, x: x * 1.0,
-}
-_BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "add": lambda xp, x, y: x + y,
-    "sub": lambda xp, x, y: x - y,
-    "mul": lambda xp, x, y: x * y,
-    "div": lambda xp, x, y: x / y,
-    "idiv": lambda xp, x, y: xp.floor_divide(x, y),
-    "mod": lambda xp, x, y: xp.mod(x, y),
-    "min": lambda xp, x, y: xp.minimum(x, y),
-    "max": lambda xp, x, y: xp.maximum(x, y),
-    "pow": lambda xp, x, y: x**y,
-}
-
-__all__ = ["Leaves", "Lowering"]
+# The functions of NumPy and JAX for one number; those for whole numbers; and for two.
+_UNARY = {
+    "neg": "negative", "abs": "abs", "sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin",
+    "cos": "cos", "tan": "tan", "atan": "arctan", "tanh": "tanh",
+}  # fmt: skip
+_ROUNDING = {
+    "floor": "floor", "ceiling": "ceil", "round": "round", "truncate": "trunc", "sign": "sign"
+}  # fmt: skip
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "idiv": "floor_divide",
+    "mod": "mod", "min": "minimum", "max": "maximum", "pow": "power",
+}  # fmt: skip

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nesymm.inference.arrays import indexed
+from nesymm.inference.arrays import xp as either
 
 Dim = Hashable
 
@@ -65,6 +66,25 @@ def apply(xp: Any, function: Callable[..., Any], *values: Named) -> Named:
     aligned = [expand(xp, v, dims) for v in values]
     depth = max(a.ndim for a in aligned)
     return Named(function(*(deepen(xp, a, depth) for a in aligned)), dims)
+
+
+def only(condition: Named, value: Named) -> Named:
+    """A value where a condition holds, and 0 elsewhere."""
+    return apply(either, lambda c, v: either.where(c, v, 0.0), condition, value)
+
+
+def all_of(conditions: Iterable[Named | None]) -> Named | None:
+    """Where all conditions hold; None is everywhere."""
+    known = [c for c in conditions if c is not None]
+    return apply_all(either.logical_and, known) if known else None
+
+
+def apply_all(function: Callable[[Any, Any], Any], values: Sequence[Named]) -> Named:
+    """A function of two arrays for several, one after the other."""
+    result, *others = values
+    for value in others:
+        result = apply(either, function, result, value)
+    return result
 
 
 def deepen(xp: Any, array: Any, depth: int) -> Any:

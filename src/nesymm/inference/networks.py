@@ -185,7 +185,7 @@ def _fits(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        return True
+        pass
     return True
 
 
@@ -203,6 +203,3 @@ def _told(error: Exception) -> str:
     places = extract_tb(error.__traceback__)[1:]
     own = [p for p in places if "site-packages" not in p.filename] or places
     return text + (f" ({own[-1].filename}, line {own[-1].lineno})" if own else "")
-
-
-__all__ = ["Networks", "check_networks", "gave_nan"]

@@ -19,9 +19,9 @@ from nesymm.inference.data import Sequences
 from nesymm.ir.algebra import and_, conjuncts, is_const
 from nesymm.ir.expr import FALSE, TRUE, Expr, postorder
 from nesymm.ir.passes.phases import Phases, phases, use_observed
-from nesymm.ir.step import ObservationDecl, StepProgram
+from nesymm.ir.step import ObservationDecl, StepProgram, active
 from nesymm.ir.types import Int
-from nesymm.language.program import At, AtLast, During, Now
+from nesymm.language.program import At, During, Now
 
 
 def check_observations(step: StepProgram, sequences: Sequences) -> None:
@@ -122,18 +122,7 @@ def _latest(observation: ObservationDecl) -> int:
 def _made(observation: ObservationDecl, steps: int, last: np.ndarray) -> np.ndarray:
     """At which steps of which sequences an observation can be made, [step, batch]."""
     time = np.arange(steps)[:, None]
-    match observation.when:
-        case None:
-            now = time == 0
-        case At(index):
-            now = time == index
-        case During(first, end):
-            now = (time >= first) & (time <= (steps if end is None else end))
-        case AtLast():
-            now = time == last
-        case Now():
-            now = time >= 0
-    return now & (time <= last)
+    return np.asarray(active(observation.when, time, last) & (time <= last))
 
 
 def _may_be_same(a: Expr, b: Expr) -> bool:
@@ -254,6 +243,3 @@ def _says(observation: ObservationDecl) -> tuple[Expr, ...]:
         return (observation.holds,)
     (branch, *others) = observation.branches
     return branch.values if branch.condition is TRUE and not others else ()
-
-
-__all__ = ["check_observations"]

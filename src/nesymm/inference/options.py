@@ -108,18 +108,3 @@ def _is_key(key: Any) -> bool:
 
     is_array = isinstance(key, jax.Array) and key.shape == ()
     return is_array and jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
-
-
-__all__ = [
-    "SEED",
-    "TRAINING",
-    "Key",
-    "Rule",
-    "as_key",
-    "check_key",
-    "check_training",
-    "is_real",
-    "is_whole",
-    "seed_of",
-    "whole",
-]

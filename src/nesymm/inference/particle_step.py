@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -21,30 +20,29 @@ from nesymm.inference.elimination.choices import BATCH, Choice, choices
 from nesymm.inference.elimination.factors import add, eliminate, logsumexp, pick_at
 from nesymm.inference.estimators import average, marginal_scores
 from nesymm.inference.evidence import ObservedWorld, evidence_factors
-from nesymm.inference.named import Named, apply, expand, reduce
-from nesymm.inference.plan import Plan
-from nesymm.inference.proposals import Proposals, proposal
+from nesymm.inference.named import Named, apply, expand, only, reduce
 from nesymm.inference.proposals import draw as draw_normal
+from nesymm.inference.proposals import proposal
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem
 from nesymm.inference.state import (
     LANES,
     Info,
-    Settings,
     Stage,
     State,
     checkpointed,
+    effective_size,
     gather_ancestors,
     gradient_of,
     normalise,
     per_particle,
     slot_key,
     stop,
+    subtract,
 )
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.weights import mass_at
 from nesymm.inference.world import Binding, Moment, Tables
-from nesymm.ir.expr import Expr
 from nesymm.ir.step import RandomVariable
 
 
@@ -62,41 +60,32 @@ class _Weighed:
 
 
 class ParticleStep:
-    """A phase with its plan, as a function of state and data."""
+    """One step from a state, given what is known at a moment. Variables that are `kept` are part
+    of the next state."""
 
     def __init__(
         self,
-        plan: Plan,
-        settings: Settings,
+        model: StepModel,
         kept: tuple[str, ...],
-        questions: tuple[Question, ...] = (),
-        proposals: Proposals = MappingProxyType({}),
-    ):
-        self.plan = plan
-        self.settings = settings
-        self.kept = kept
-        # The paper's estimators are about draws from the prior.
-        given = settings.paper or settings.estimator not in (None, "surrogate")
-        self.model = StepModel(plan, settings, questions, {} if given else proposals)
-
-    # ------------------------------------------------------------ the step
-
-    def __call__(
-        self,
         state: State,
         moment: Moment,
         binding: Binding,
-        key: Any,
-        ask: tuple[Question, ...],
         stage: Stage,
-    ) -> tuple[State, Info]:
-        settings = self.settings
-        ahead_key, resample_key, solve_key = jax.random.split(key, 3)
-        slots = {slot_key(k): v for k, v in state.slots.items()}
+    ):
+        self.model, self.plan, self.settings = model, model.plan, model.settings
+        self.kept = kept
+        self.state, self.moment, self.binding = state, moment, binding
+        self.slots = {slot_key(k): v for k, v in state.slots.items()}
         # The surrogate takes gradients from the exact sum only at the end: before, the score of
         # what is drawn carries them (their sum is the same, and this is cheaper).
-        fixed = settings.estimator == "surrogate" and not stage.may_end
-        found = self._weigh(state, slots, moment, binding, ahead_key, fixed)
+        self.fixed = self.settings.estimator == "surrogate" and not stage.may_end
+
+    # ------------------------------------------------------------ the step
+
+    def __call__(self, key: Any, ask: tuple[Question, ...]) -> tuple[State, Info]:
+        settings, state = self.settings, self.state
+        ahead_key, resample_key, solve_key = jax.random.split(key, 3)
+        found = self._weigh(ahead_key)
         before, log_weights = state.log_weights, found.log_weights
         # The paper's recursion weighs neither the particles nor the answers.
         carried = _paper(before.array, log_weights) if settings.paper else log_weights
@@ -104,11 +93,9 @@ class ParticleStep:
             q.key: average(q, found.problem.answer(q), carried, state.scores.array, settings)
             for q in ask
         }
-        effective = 1.0 / jnp.maximum(jnp.sum(normalise(stop(carried)) ** 2, -1), 1e-30)
-        ancestors, after, resampled = self._resample(resample_key, carried, moment)
-        new, values, flags = self._move(
-            state, slots, moment, binding, solve_key, found, ancestors, after, fixed
-        )
+        effective = effective_size(normalise(stop(carried)))
+        ancestors, after, resampled = self._resample(resample_key, carried)
+        new, values, flags = self._move(solve_key, found, ancestors, after)
         own = Named(jnp.broadcast_to(jnp.arange(settings.particles), settings.shape(LANES)), LANES)
         info = Info(
             found.total - np.log(settings.particles),
@@ -122,31 +109,23 @@ class ParticleStep:
         )
         return new, info
 
-    def _weigh(
-        self,
-        state: State,
-        slots: dict[Any, Named],
-        moment: Moment,
-        binding: Binding,
-        key: Any,
-        fixed: bool,
-    ) -> _Weighed:
+    def _weigh(self, key: Any) -> _Weighed:
         """Draw ahead, and weigh by the evidence; where `fixed`, without gradients."""
+        state, moment, fixed = self.state, self.moment, self.fixed
 
         def ahead(values: dict[str, Named], draw: Any) -> Tables:
-            return self._tables(slots, values, moment, binding, draw=draw)
+            return self._tables(self.slots, values, draw=draw)
 
         values = self.model.draw_ahead(state, ahead, key)
         known = stop if fixed else (lambda x: x)
-        given = replace(moment, query_weights=known(dict(moment.query_weights)))
-        before = {k: known(v) for k, v in slots.items()}  # keys of a dict in a tree must sort
-        low = self._tables(before, known(values), given, replace(binding, fixed=fixed))
-        problem = self.model.problem(low, known(state.beliefs), given)
+        before = {k: known(v) for k, v in self.slots.items()}  # keys of a dict in a tree must sort
+        low = self._tables(before, known(values), fixed=fixed)
+        problem = self.model.problem(low, known(state.beliefs))
         gain = problem.gain()
         for part in (*self.model.weights_ahead(low), *self.model.invalid(low, problem)):
             gain = apply(jnp, jnp.add, gain, part)
         alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
-        gain = apply(jnp, lambda a, g: jnp.where(a, g, 0.0), alive, gain)
+        gain = only(alive, gain)
         log_weights = checkpointed(
             per_particle(apply(jnp, jnp.add, state.log_weights, gain), self.settings).array
         )
@@ -156,36 +135,27 @@ class ParticleStep:
         return _Weighed(values, problem, alive, gain, log_weights, total)
 
     def _move(
-        self,
-        state: State,
-        slots: dict[Any, Named],
-        moment: Moment,
-        binding: Binding,
-        key: Any,
-        found: _Weighed,
-        ancestors: Named | None,
-        after: Any,
-        fixed: bool,
+        self, key: Any, found: _Weighed, ancestors: Named | None, after: Any
     ) -> tuple[State, dict[str, Named], Any]:
         """Draw the finite part for the particles that go on: the next state, the values of the
         variables, and the flags that are raised."""
-        settings, plan = self.settings, self.plan
+        settings, plan, state = self.settings, self.plan, self.state
         draws = found.problem.draw(key, ancestors, settings)
         drawn = {d: checkpointed(index) for d, index in draws.items()}
-        slots = {k: checkpointed(gather_ancestors(v, ancestors)) for k, v in slots.items()}
+        slots = {k: checkpointed(gather_ancestors(v, ancestors)) for k, v in self.slots.items()}
         values = {n: gather_ancestors(v, ancestors) for n, v in found.values.items()}
         values.update(self.model.values_of(drawn))
-        self._redraw(values, slots, moment, binding, key)
+        self._redraw(values, slots, key)
         beliefs = [gather_ancestors(b, ancestors) for b in state.beliefs]
         scores = state.scores
-        concrete = self._tables(slots, values, moment, binding, concrete=True)
+        concrete = self._tables(slots, values, concrete=True)
         new_slots = self._next(concrete)
         if settings.estimator is not None or plan.beliefs:
-            score, beliefs = self._score(concrete, drawn, beliefs, moment)
+            score, beliefs = self._score(concrete, drawn, beliefs)
             if settings.estimator is not None:
                 # Where the gain has its gradient, the rest is that of what was drawn given it.
                 gain = gather_ancestors(found.gain, ancestors)
-                rest = score if fixed else apply(jnp, jnp.subtract, score, gain)
+                rest = score if self.fixed else apply(jnp, jnp.subtract, score, gain)
                 gradient = apply(
                     jnp, lambda a, x: jnp.where(a, gradient_of(x), 0.0), found.alive, rest
                 )
@@ -199,7 +169,7 @@ class ParticleStep:
             scores = marginal_scores(found.problem, new_slots, state.scores, settings)
         # Weights have mean one, so that their logarithms stay small however long it runs.
         mean = stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
-        after = after - jnp.where(jnp.isfinite(mean), mean, 0.0)[:, None]
+        after = subtract(after, mean[:, None])
         wanted = values if settings.record else self.kept
         known = {n: concrete.world.known(concrete, n) for n in wanted if n in values}
         statics = {n: v for n, v in known.items() if n in self.kept and n not in plan.beliefs}
@@ -213,12 +183,14 @@ class ParticleStep:
         self,
         slots: dict[Any, Named],
         values: dict[str, Named],
-        moment: Moment,
-        binding: Binding,
         concrete: bool = False,
         draw: Callable[[Tables, RandomVariable], Named] | None = None,
+        fixed: bool = False,
     ) -> Tables:
-        plan = self.plan
+        plan, moment, binding = self.plan, self.moment, self.binding
+        if fixed:
+            moment = replace(moment, query_weights=stop(dict(moment.query_weights)))
+            binding = replace(binding, fixed=True)
         enumerated = plan.beliefs | self.model.summed if concrete or draw else plan.enumerated
         world = ObservedWorld(
             plan.step,
@@ -237,9 +209,7 @@ class ParticleStep:
 
     # ------------------------------------------------------------ after the evidence
 
-    def _resample(
-        self, key: Any, log_weights: Any, moment: Moment
-    ) -> tuple[Named | None, Any, Any]:
+    def _resample(self, key: Any, log_weights: Any) -> tuple[Named | None, Any, Any]:
         """Ancestors, log-weights after, and which sequences were resampled.
 
         The weights keep their mean, and their gradient: log w - stop(log w).
@@ -250,8 +220,8 @@ class ParticleStep:
         n = settings.particles
         stopped = stop_gradient(log_weights)
         weights = normalise(stopped)
-        effective = 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
-        alive = jnp.asarray(moment.time) < expand(jnp, moment.last, (BATCH,))
+        effective = effective_size(weights)
+        alive = jnp.asarray(self.moment.time) < expand(jnp, self.moment.last, (BATCH,))
         due = (effective < settings.threshold * n) & alive
         chosen = jnp.asarray(settings.resample(key, weights), jnp.int32)
         own = jnp.arange(n, dtype=jnp.int32)
@@ -261,20 +231,13 @@ class ParticleStep:
         after = jnp.where(due[:, None], mean[:, None] + gradient_of(followed), log_weights)
         return Named(ancestors, LANES), after, due
 
-    def _redraw(
-        self,
-        values: dict[str, Named],
-        slots: dict[Any, Named],
-        moment: Moment,
-        binding: Binding,
-        key: Any,
-    ) -> None:
+    def _redraw(self, values: dict[str, Named], slots: dict[Any, Named], key: Any) -> None:
         """Draw variables anew given all the rest, one after the other."""
         for number, variable in enumerate(self.plan.ahead):
             found = self.model.proposals.get(variable.name)
             if found is None or found.given is None:
                 continue
-            low = self._tables(slots, values, moment, binding, concrete=True)
+            low = self._tables(slots, values, concrete=True)
             mean, scale = proposal(low, variable, found.given)
             dims = (*variable.axes, *LANES)
             here = jax.random.fold_in(key, (1 << 20) + number)
@@ -284,11 +247,7 @@ class ParticleStep:
             values[variable.name] = stop(new)
 
     def _score(
-        self,
-        low: Tables,
-        drawn: dict[Choice, Named],
-        beliefs: list[Named],
-        moment: Moment,
+        self, low: Tables, drawn: dict[Choice, Named], beliefs: list[Named]
     ) -> tuple[Named, list[Named]]:
         """The log-probability of all that was drawn and observed, and the new beliefs.
 
@@ -314,8 +273,8 @@ class ParticleStep:
                 continue
             if variable.guides or variable.name in self.plan.scored:
                 factors.append(self.model.weight(low, variable))
-        factors += evidence_factors(low, self.plan, moment, self.model.folded)
-        factors += self.model.query_weights(low, moment)
+        factors += evidence_factors(low, self.plan, self.model.folded)
+        factors += self.model.query_weights(low)
         factors += [f for parts in low.factors for f in parts]
         eliminated = eliminate(
             jnp,
@@ -333,27 +292,15 @@ class ParticleStep:
         dims = choices(table.dims)
         norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), table, dims)
         score = apply(jnp, jnp.add, score, norm)
-        safe = apply(
-            jnp,
-            lambda t, n: t - jnp.where(jnp.isfinite(n), n, 0.0),
-            table,
-            norm,
-        )
-        return score, [safe]
+        return score, [apply(jnp, subtract, table, norm)]
 
     def _next(self, low: Tables) -> dict[str, Named]:
         out: dict[str, Named] = {}
         for slot in self.plan.step.slots:
-            fields: list[tuple[Any, Expr]] = [*enumerate(slot.values)]
-            if slot.name not in self.plan.always:
-                fields.insert(0, ("present", slot.present))
-            for column, expr in fields:
-                value = low.value(expr)
-                if column != "present":
-                    value = low.recode(value, expr.type, slot.fields[column])
-                if choices(value.dims):
-                    raise AssertionError(f"{slot.name} depends on what is marginalised")
-                out[f"{slot.name}.{column}"] = value
+            out |= self.model.next_fields(low, slot)
+        for name, value in out.items():
+            if choices(value.dims):
+                raise AssertionError(f"{name} depends on what is marginalised")
         return out
 
     def _flags(self, low: Tables, log_weights: Any) -> Any:

@@ -24,6 +24,7 @@ from nesymm.inference.questions import questions
 from nesymm.inference.resampling import Scheme
 from nesymm.inference.sampling import Traced, trace_ancestors
 from nesymm.inference.state import Info, Settings, Stage, State, initial_state
+from nesymm.inference.step_model import StepModel
 from nesymm.inference.world import Binding, Moment
 from nesymm.ir.passes.phases import Phases, phases, use_observed
 from nesymm.ir.step import StepProgram
@@ -45,8 +46,7 @@ def plans(
     tested = tested_variables(both)
     if resamples:
         tested |= _carried(both)
-    first = make_plan(both.first, both.statics, finite, beliefs, tested, both.always, both.kept)
-    later = make_plan(both.later, both.statics, finite, beliefs, tested, both.always, both.kept)
+    first, later = (make_plan(both, p, finite, beliefs, tested) for p in both)
     return both, first, later
 
 
@@ -159,12 +159,14 @@ class ParticleFilter:
     ) -> tuple[State, Info]:
         plan = self.first if stage.first else self.later
         ask = tuple(q for q in self.questions if stage.may_end or q.at_every_step)
-        proposals = self.proposals[0 if stage.first else 1]
+        # The paper's estimators are about draws from the prior.
+        prior = settings.paper or settings.estimator not in (None, "surrogate")
+        proposals = {} if prior else self.proposals[0 if stage.first else 1]
 
         def attempt(naming: Naming) -> tuple[State, Info]:
-            own = replace(settings, naming=naming)
-            step = ParticleStep(plan, own, self.phases.kept, self.questions, proposals)
-            return step(state, moment, binding, key, ask, stage)
+            model = StepModel(plan, replace(settings, naming=naming), self.questions, proposals)
+            step = ParticleStep(model, self.phases.kept, state, moment, binding, stage)
+            return step(key, ask)
 
         return by_some_naming(attempt, NAMINGS_OF_PARTICLES)
 
@@ -187,6 +189,3 @@ class ParticleFilter:
 
     def trajectories(self, run: Run, count: int) -> Traced:
         return trace_ancestors(self, run, count)
-
-
-__all__ = ["ParticleFilter", "plans"]

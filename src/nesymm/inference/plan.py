@@ -17,6 +17,7 @@ from nesymm.inference.densities import DENSITIES
 from nesymm.ir.algebra import const
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import TRUE, Axis, Expr, postorder, rewrite
+from nesymm.ir.passes.phases import Phases
 from nesymm.ir.passes.plates import lift
 from nesymm.ir.step import RandomVariable, StepProgram
 
@@ -75,15 +76,14 @@ class Plan:
 
 
 def make_plan(
+    both: Phases,
     step: StepProgram,
-    statics: Mapping[str, RandomVariable],
     solve: frozenset[str],
     beliefs: frozenset[str],
     tested: frozenset[str],
-    always: frozenset[str],
-    kept: tuple[str, ...] = (),
 ) -> Plan:
-    """Sort the variables of a phase. `solve` names those that may be enumerated."""
+    """Sort the variables of one phase of two. `solve` names those that may be enumerated."""
+    kept = both.kept
     emitted = emitted_variables(step, kept)
     solved = tuple(
         v
@@ -92,7 +92,7 @@ def make_plan(
     )
     names = frozenset(v.name for v in solved) | beliefs
     ahead = tuple(v for v in step.variables if v.name not in names and v.name not in emitted)
-    variables = {**statics, **{v.name: v for v in step.variables}}
+    variables = {**both.statics, **{v.name: v for v in step.variables}}
     step, variables, split = lift(step, variables, names)
     # An infinite variable is drawn whether or not its guard holds: only what it is drawn from
     # ties it.
@@ -117,7 +117,7 @@ def make_plan(
         split,
         tied,
         scored,
-        always,
+        both.always,
         tuple(variables[v.name] for v in step.variables if v.name in beliefs),
         unread,
         _folded(step, [variables[v.name] for v in solved if v.name in unread]),
@@ -159,24 +159,18 @@ def _folded(step: StepProgram, unread: list[RandomVariable]) -> dict[str, Folded
         if any(n.op == "lfp" for n in postorder([observation.holds], systems=False)):
             continue  # the definitions of a recursion may read the variable, too
         out[observation.name] = Folded(
-            variable, tuple(_with(observation.holds, name, v) for v in variable.outcomes)
+            variable, tuple(with_value(observation.holds, name, v) for v in variable.outcomes)
         )
     return out
 
 
-def _with(expr: Expr, name: str, value: object) -> Expr:
+def with_value(expr: Expr, name: str, value: object) -> Expr:
     """An expression in which a variable has a value."""
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "rv" and node.data == name:
-            return const(value)
-        return rebuild(node, args)
+        return const(value) if node.op == "rv" and node.data == name else rebuild(node, args)
 
     return rewrite(expr, rule)
-
-
-def parameters_of(variable: RandomVariable) -> list[Expr]:
-    return [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def reads(exprs: Iterable[Expr]) -> set[str]:

@@ -23,12 +23,12 @@ import numpy as np
 
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.evidence import never_made, observed_column, seen
-from nesymm.inference.named import Named, apply, expand, reduce
-from nesymm.inference.plan import Plan, reads
+from nesymm.inference.named import Named, all_of, apply, expand, only, reduce
+from nesymm.inference.plan import Plan, reads, with_value
 from nesymm.inference.state import stop
 from nesymm.inference.weights import family_params
 from nesymm.inference.world import Tables
-from nesymm.ir.algebra import axis_value, const
+from nesymm.ir.algebra import axis_value
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Axis, Expr, rewrite
 from nesymm.ir.step import ObservationDecl, RandomVariable
@@ -134,7 +134,7 @@ def _sight(
         return None
     if variable.name in reads([scale]):
         return None
-    at_zero, at_one = (_with(mean, variable.name, x) for x in (0.0, 1.0))
+    at_zero, at_one = (with_value(mean, variable.name, x) for x in (0.0, 1.0))
     return Sight(observation, at_zero, at_one, scale)
 
 
@@ -175,13 +175,6 @@ def _is_affine(expr: Expr, variable: RandomVariable) -> bool:
     return False
 
 
-def _with(expr: Expr, name: str, value: float) -> Expr:
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        return const(value) if node.op == "rv" and node.data == name else rebuild(node, args)
-
-    return rewrite(expr, rule)
-
-
 # ---------------------------------------------------------------- at run time
 
 
@@ -204,23 +197,22 @@ def _evidence(low: Tables, variable: RandomVariable, sight: Sight) -> tuple[Name
     moment = low.world.moment
     if never_made(moment, sight.observation):
         return None
-    observed, _ = observed_column(low, moment, sight.observation, 0)
+    observed, _ = observed_column(low, sight.observation, 0)
     at_zero, at_one = low.value(sight.at_zero), low.value(sight.at_one)
     gradient = apply(jnp, jnp.subtract, at_one, at_zero)
     rest = apply(jnp, jnp.subtract, observed, at_zero)
     weight = apply(jnp, lambda s: 1.0 / (s * s), low.value(sight.scale))
     sharp = apply(jnp, lambda c, w: c * c * w, gradient, weight)
     pull = apply(jnp, lambda c, r, w: c * r * w, gradient, rest, weight)
-    fine = apply(jnp, lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
-    mask = seen(moment, sight.observation)
-    if mask is not None:
-        fine = apply(jnp, jnp.logical_and, fine, mask)
+    finite = apply(jnp, lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
+    fine = all_of([finite, seen(moment, sight.observation)])
+    assert fine is not None
     return _kept(fine, sharp, variable), _kept(fine, pull, variable)
 
 
 def _kept(fine: Named, value: Named, variable: RandomVariable) -> Named:
     """The value where it means something, summed over the elements of the observation."""
-    value = apply(jnp, lambda f, x: jnp.where(f, x, 0.0), fine, value)
+    value = only(fine, value)
     gone = [d for d in value.dims if isinstance(d, Axis) and d not in variable.axes]
     return reduce(jnp, jnp.sum, value, gone)
 
@@ -238,6 +230,3 @@ def draw(
 ) -> Named:
     noise = jax.random.normal(key, shape, real)
     return Named(expand(jnp, mean, dims) + expand(jnp, scale, dims) * noise, dims)
-
-
-__all__ = ["Proposal", "Proposals", "draw", "find_proposals", "log_density", "proposal"]

@@ -171,17 +171,13 @@ def collect(
     """What was answered at every step, and at the end."""
     filtered, final = Answers(), Answers()
     batch = np.arange(len(last))
+    time, end = np.arange(steps), np.asarray(last)[:, None]
     for question in questions:
         query = question.query
         # Sums of rounded numbers may leave the unit interval by a hair.
         array = np.clip(np.asarray(answers[question.key], dtype=np.float64), 0.0, 1.0)
         if question.at_every_step:
-            asked = np.asarray(
-                [
-                    [active(query.when, t, int(end)) and t <= end for t in range(steps)]
-                    for end in last
-                ]
-            )
+            asked = active(query.when, time, end) & (time <= end)
             for position, name in question.groundings():
                 at: tuple[Any, ...] = (slice(None), slice(None), *position)
                 row = array[at].T

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.arrays import is_jax, xp
 from nesymm.inference.data import Sequences
 from nesymm.inference.diagnostics import Diagnostics, Health, health_of
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, choices
@@ -62,6 +63,7 @@ def undrawn(both: Phases) -> tuple[frozenset[str], frozenset[str]]:
     return later - first, first - later - frozenset(both.statics)
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Traced:
     """Values of everything along trajectories, in pieces [step, axes…, batch, trajectory], None
@@ -74,11 +76,6 @@ class Traced:
     fields: dict[str, list[Named | None]]
     variables: dict[str, list[Named | None]]
     health: Health
-
-
-jax.tree_util.register_dataclass(
-    Traced, data_fields=["fields", "variables", "health"], meta_fields=[]
-)
 
 
 # ---------------------------------------------------------------- exactly
@@ -108,7 +105,7 @@ class _Backward:
         self.states = states
         self.lanes = replace(run.settings, particles=count)
         self.binding = engine.bind(run.parameters, run.networks, 1 << 20)
-        self.last = Named(run.arrays["last"], (BATCH,))
+        self.last = run.arrays["last"]
         self.key = jax.random.fold_in(run.key, 1 << 20)
         beliefs = states.beliefs
         self.uncertain = sorted({d for b in beliefs for d in choices(b.dims)}, key=repr)
@@ -147,29 +144,36 @@ class _Backward:
         return [held[d].array for d in self.uncertain], found
 
     def _after(self, above: list[Any], state: State, time: Any) -> dict[Choice, Named]:
-        """The state after a step: from above, or drawn afresh where the sequence ends."""
         here = jax.random.fold_in(self.key, 2 * time)
-        fresh = draw_all(state.beliefs, here, self.lanes, self.engine)
-        over = apply(jnp, jnp.less_equal, self.last, Named(jnp.asarray(time)))
-        drawn = {
-            d: apply(jnp, jnp.where, over, fresh[d], Named(a, LANES))
-            for d, a in zip(self.uncertain, above, strict=True)
-        }
-        fields = self.engine.fields()
-        known = {d: state.known[repr(d)] for d in fields if repr(d) in state.known}
-        return {d: wide_index(index, self.lanes) for d, index in {**drawn, **known}.items()}
+        over = Named(self.last <= time, (BATCH,))
+        next_ = {d: Named(a, LANES) for d, a in zip(self.uncertain, above, strict=True)}
+        return state_after(self.engine, state, next_, over, here, self.lanes)
 
     def _drawn(
         self, plan: Plan, before: State, moment: Any, after: dict[Choice, Named], number: Any
     ) -> dict[Choice, Named]:
-        here = jax.random.fold_in(self.key, number)
-        lanes = self.lanes
-        return self.engine.backward(plan, lanes, before, moment, self.binding, after, here, lanes)
+        here, lanes = jax.random.fold_in(self.key, number), self.lanes
+        given = (before, moment, self.binding)
+        return self.engine.backward(plan, lanes, given, after, here, lanes)
 
 
-def wide_index(value: Named, lanes: Settings) -> Named:
-    array = jnp.broadcast_to(expand(jnp, value, LANES), lanes.shape(LANES))
-    return Named(array.astype(jnp.int32), LANES)
+def state_after(
+    engine: ExactFilter,
+    state: State,
+    above: Mapping[Choice, Named],
+    over: Named,
+    key: Any,
+    lanes: Settings,
+) -> dict[Choice, Named]:
+    """The state after a step: from above, or drawn afresh where the sequence is over."""
+    drawn = {d: above[d] for b in state.beliefs for d in choices(b.dims) if d in above}
+    if is_jax(over.array) or over.array.any():
+        fresh = draw_all(state.beliefs, key, lanes, engine)
+        drawn = {d: apply(xp, xp.where, over, i, drawn.get(d, i)) for d, i in fresh.items()}
+    known = {d: state.known[repr(d)] for d in engine.fields() if repr(d) in state.known}
+    shape = lanes.shape(LANES)
+    wide = {d: xp.broadcast_to(expand(xp, i, LANES), shape) for d, i in (drawn | known).items()}
+    return {d: Named(array.astype(np.int32), LANES) for d, array in wide.items()}
 
 
 def values_of(

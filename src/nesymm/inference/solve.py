@@ -22,7 +22,7 @@ from nesymm.inference.elimination.factors import (
     logsumexp,
 )
 from nesymm.inference.elimination.summation import Target, point, sum_out
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, apply, expand, only, reduce, union
 from nesymm.inference.plan import Plan, reads
 from nesymm.inference.questions import Question
 from nesymm.inference.state import LANES, Settings, nan_of, stop, subtract
@@ -31,7 +31,7 @@ from nesymm.inference.world import Tables
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import Axis, Expr
 from nesymm.ir.step import QueryDecl
-from nesymm.ir.types import BOOL, Enum, Int, Type
+from nesymm.ir.types import Enum, Int, Type
 
 # Queries with at most so many elements are asked by one sum that has them side by side.
 _ASKED_AT_ONCE = 16
@@ -188,12 +188,7 @@ class Problem:
         # The gradient of the log-normaliser in a bonus for the condition is its probability.
 
         def normaliser(weight: Any) -> Any:
-            bonus = apply(
-                jnp,
-                lambda c, x: jnp.where(c, x, 0.0),
-                condition,
-                Named(weight, weight_dims),
-            )
+            bonus = only(condition, Named(weight, weight_dims))
             total = eliminate(jnp, [*group, bonus], capacity=self.low.capacity).total.array
             return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
 
@@ -212,9 +207,7 @@ class Problem:
         _, rest = sum_out(near, targets, frozenset(), self.low.capacity, inner=bearing)
         joint = add(jnp, rest)
         norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), joint, news)
-        share = apply(
-            jnp, lambda x, n: jnp.exp(x - jnp.where(jnp.isfinite(n), n, 0.0)), joint, norm
-        )
+        share = apply(jnp, lambda x, n: jnp.exp(subtract(x, n)), joint, norm)
         dims = (*news, *(d for d in share.dims if d not in news))
         return Named(expand(jnp, share, dims), dims)
 
@@ -241,15 +234,9 @@ def truth(low: Tables, condition: Expr, new: Choice) -> Target:
 
 def position_in(low: Tables, expr: Expr, type_: Type) -> Named:
     """The position of a value in a finite type."""
-    value = low.value(expr)
-    if isinstance(type_, Enum):
-        value = low.recode(value, expr.type, type_)
-        return Named(value.array.astype(jnp.int32), value.dims)
-    if type_ == BOOL:
-        return Named(value.array.astype(jnp.int32), value.dims)
-    assert isinstance(type_, Int)
-    shifted = value.array.astype(jnp.int32) - int(type_.lo)
-    return Named(jnp.clip(shifted, 0, int(type_.size) - 1), value.dims)
+    value = low.recode(low.value(expr), expr.type, type_)
+    index = low.index(value, type_ if isinstance(type_, Int | Enum) else Int(0, 1))
+    return Named(index.array.astype(jnp.int32), index.dims)
 
 
 def definitions(low: Tables, factors: Iterable[Named]) -> list[Named]:

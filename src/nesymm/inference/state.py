@@ -38,6 +38,7 @@ class Fixed:
     uncertain: frozenset[str]
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
     """What one step leaves to the next, per particle.
@@ -57,14 +58,7 @@ class State:
     scores: Named
     known: dict[str, Named] = field(default_factory=dict)
     origins: Named | None = None
-    fixed: Fixed | None = None
-
-
-jax.tree_util.register_dataclass(
-    State,
-    data_fields=["slots", "statics", "beliefs", "log_weights", "scores", "known", "origins"],
-    meta_fields=["fixed"],
-)
+    fixed: Fixed | None = field(default=None, metadata={"static": True})
 
 
 @dataclass(frozen=True)
@@ -121,6 +115,7 @@ class Stage:
     end: bool = False
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Info:
     """What a step reports besides the next state: numbers per sequence, and with
@@ -134,15 +129,6 @@ class Info:
     dead: Any
     values: dict[str, Named] = field(default_factory=dict)
     ancestors: Named | None = None
-
-
-jax.tree_util.register_dataclass(
-    Info,
-    data_fields=[
-        "log_gain", "effective", "resampled", "answers", "flags", "dead", "values", "ancestors"
-    ],
-    meta_fields=[],
-)  # fmt: skip
 
 
 def initial_state(settings: Settings) -> State:
@@ -214,6 +200,11 @@ def normalise(log_weights: Any) -> Any:
     weights = jnp.exp(log_weights - jnp.where(jnp.isfinite(top), top, 0.0))
     weights = jnp.where(jnp.isfinite(top), weights, 1.0)
     return weights / jnp.sum(weights, -1, keepdims=True)
+
+
+def effective_size(weights: Any) -> Any:
+    """How many particles of equal weight would be as good as these."""
+    return 1.0 / jnp.maximum(jnp.sum(weights**2, -1), 1e-30)
 
 
 def gather_ancestors(value: Named, ancestors: Named | None) -> Named:

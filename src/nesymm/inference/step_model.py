@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +20,7 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import BATCH, Choice
 from nesymm.inference.elimination.factors import alike, draw, eliminate, pick, pick_at
 from nesymm.inference.evidence import evidence_factors, never_made, picked_out, seen
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, all_of, apply, expand, only, reduce, union
 from nesymm.inference.plan import Folded, Plan, reads
 from nesymm.inference.proposals import Proposals, proposal
 from nesymm.inference.proposals import draw as draw_normal
@@ -37,10 +38,10 @@ from nesymm.inference.weights import (
     proposal_density,
     propose,
 )
-from nesymm.inference.world import Moment, Tables, coded
+from nesymm.inference.world import Tables, coded
 from nesymm.ir.axes import at_place, places, position_along
-from nesymm.ir.expr import TRUE, Axis, Expr, postorder
-from nesymm.ir.step import Param, RandomVariable
+from nesymm.ir.expr import TRUE, Axis, postorder
+from nesymm.ir.step import RandomVariable, Slot
 
 # Opens the expressions of a step: `draw` gives values to variables when they are first read.
 Open = Callable[[dict[str, Named], Callable[[Tables, RandomVariable], Named]], Tables]
@@ -101,9 +102,10 @@ class StepModel:
             values[variable.name] = value
         return values
 
-    def _free(self, low: Tables, variable: RandomVariable, moment: Moment) -> Named | None:
+    def _free(self, low: Tables, variable: RandomVariable) -> Named | None:
         """Where a variable is not observed; None: everywhere."""
-        free: Named | None = None
+        moment = low.world.moment
+        free: list[Named] = []
         for observation in self.plan.step.observations:
             if never_made(moment, observation) or len(observation.branches) != 1:
                 continue
@@ -111,20 +113,15 @@ class StepModel:
             for value in branch.values if branch.condition is TRUE else ():
                 if value.op != "rv" or value.data != variable.name:
                     continue
-                observed = Named(jnp.asarray(True))
-                for mask in (seen(moment, observation), picked_out(low, variable, value)):
-                    if mask is not None:
-                        observed = apply(jnp, jnp.logical_and, observed, mask)
-                other = apply(jnp, jnp.logical_not, observed)
-                free = other if free is None else apply(jnp, jnp.logical_and, free, other)
-        return free
+                masks = (seen(moment, observation), picked_out(low, variable, value))
+                observed = all_of(masks) or Named(jnp.asarray(True))
+                free.append(apply(jnp, jnp.logical_not, observed))
+        return all_of(free)
 
     def _where_free(self, low: Tables, variable: RandomVariable, log_p: Named) -> Named:
         """What the draw of a variable weighs: nothing where the variable is observed."""
-        free = self._free(low, variable, low.world.moment)
-        if free is None:
-            return log_p
-        return apply(jnp, lambda m, x: jnp.where(m, x, 0.0), free, log_p)
+        free = self._free(low, variable)
+        return log_p if free is None else only(free, log_p)
 
     def draw_finite(self, low: Tables, variable: RandomVariable, key: Any, dims: tuple) -> Named:
         dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
@@ -197,8 +194,7 @@ class StepModel:
                 log_q = proposal_density(low, variable, value, unguarded=tied)
             elif name in self.proposals:
                 log_q = log_normal(value, *proposal(low, variable, self.proposals[name].before))
-                drawn = low.value(variable.guard)
-                log_q = apply(jnp, lambda g, q: jnp.where(g, q, 0.0), drawn, log_q)
+                log_q = only(low.value(variable.guard), log_q)
             if name in self.plan.scored:
                 log_q = stop(log_q)
             if tied:
@@ -227,14 +223,14 @@ class StepModel:
 
     # ------------------------------------------------------------ the exact part
 
-    def problem(self, low: Tables, beliefs: list[Named], moment: Moment) -> Problem:
+    def problem(self, low: Tables, beliefs: list[Named]) -> Problem:
         folded = {f.variable.name for f in self.folded.values()}
         drawn = (*self.plan.fresh, *(v for v in self.plan.solved if v.name not in folded))
         prior = [f for v in drawn for f in self.tables_of(low, v)]
         tied: list[Named] = []
         guided: list[Named] = []
-        evidence = evidence_factors(low, self.plan, moment, self.folded)
-        evidence += self.query_weights(low, moment)
+        evidence = evidence_factors(low, self.plan, self.folded)
+        evidence += self.query_weights(low)
         for variable in self.plan.ahead:
             if not self._inside(variable) or not self._weighs(variable):
                 continue
@@ -258,21 +254,22 @@ class StepModel:
             guided,
         )
 
-    def query_weights(self, low: Tables, moment: Moment) -> list[Named]:
+    def query_weights(self, low: Tables) -> list[Named]:
         """Bonuses for queries: nothing, whose gradient tells how likely the query is."""
         out = []
+        given = low.world.moment.query_weights
         for question in self.questions:
-            if question.key not in moment.query_weights:
+            if question.key not in given:
                 continue
             query = self.plan.step.queries[question.number]
             condition = question.condition(query)
-            bonus = Named(moment.query_weights[question.key], (BATCH, *question.axes))
+            bonus = Named(given[question.key], (BATCH, *question.axes))
             if not self.plan.grounded:
-                out.append(_where(low.value(condition), bonus))
+                out.append(only(low.value(condition), bonus))
                 continue
             for key in places(query.axes):
                 here = pick_at(jnp, bonus, _positions(query.axes, key))
-                out.append(_where(low.value(at_place(condition, query.axes, key)), here))
+                out.append(only(low.value(at_place(condition, query.axes, key)), here))
         return out
 
     def tables_of(self, low: Tables, variable: RandomVariable) -> list[Named]:
@@ -286,8 +283,8 @@ class StepModel:
             table = masses(low, variable, whole, variable.guard, variable.params)
             return [_element(table, whole, axes, key) for key in places(axes)]
         return [
-            masses(low, variable, Choice("rv", variable.name, key, size), guard, params)
-            for key, guard, params in elements_of(variable)
+            masses(low, variable, Choice("rv", variable.name, key, size), at.guard, at.params)
+            for key, at in elements_of(variable)
         ]
 
     def _elements_differ(self, variable: RandomVariable) -> bool:
@@ -295,6 +292,15 @@ class StepModel:
         if self.plan.grounded:
             return any(n.op in ("rv", "slot") for n in postorder(list(variable.expressions())))
         return bool(self.plan.split & reads(variable.expressions()))
+
+    def next_fields(self, low: Tables, slot: Slot) -> dict[str, Named]:
+        """The values of a slot after the step, by the names that `State.slots` has."""
+        out: dict[str, Named] = {}
+        if slot.name not in self.plan.always:
+            out[f"{slot.name}.present"] = low.value(slot.present)
+        for i, value in enumerate(slot.values):
+            out[f"{slot.name}.{i}"] = low.recode(low.value(value), value.type, slot.fields[i])
+        return out
 
     # ------------------------------------------------------------ values of what was drawn
 
@@ -327,19 +333,10 @@ class StepModel:
         return out
 
 
-def elements_of(
-    variable: RandomVariable,
-) -> Iterator[tuple[tuple, Expr, tuple[Param, ...]]]:
-    """The elements of a variable: key, guard and parameters of each."""
+def elements_of(variable: RandomVariable) -> Iterator[tuple[tuple, RandomVariable]]:
+    """The keys of a variable, and how it is drawn there."""
     for key in places(variable.axes):
-
-        def here(expr: Expr, key: tuple = key) -> Expr:
-            return at_place(expr, variable.axes, key)
-
-        params = tuple(
-            tuple(map(here, p)) if isinstance(p, tuple) else here(p) for p in variable.params
-        )
-        yield key, here(variable.guard), params
+        yield key, variable.map(partial(at_place, axes=variable.axes, key=key))
 
 
 def _element(whole: Named, dim: Choice, axes: tuple[Axis, ...], key: tuple) -> Named:
@@ -350,7 +347,3 @@ def _element(whole: Named, dim: Choice, axes: tuple[Axis, ...], key: tuple) -> N
 
 def _positions(axes: tuple[Axis, ...], key: tuple) -> dict[Axis, Named]:
     return {a: Named(jnp.asarray(position_along(a, k))) for a, k in zip(axes, key, strict=True)}
-
-
-def _where(condition: Named, bonus: Named) -> Named:
-    return apply(jnp, lambda c, x: jnp.where(c, x, 0.0), condition, bonus)

@@ -23,7 +23,7 @@ from nesymm.inference.columns import DataError, Wanted, code, split_missing
 from nesymm.inference.data import prepare, wanted
 from nesymm.inference.diagnostics import warn_of_step
 from nesymm.inference.filter import Filter
-from nesymm.inference.loop import broadcast, dims_of, moment_of, past_tensors, to_arrays
+from nesymm.inference.loop import broadcast, dims_of, each_array, moment_of, past_tensors, to_arrays
 from nesymm.inference.named import Named
 from nesymm.inference.networks import gave_nan
 from nesymm.inference.npz import read_npz
@@ -312,7 +312,9 @@ class Stream:
             program, time = about["program"], about["time"]
             leaves = [arrays[f"leaf{i}"] for i in range(about["leaves"])]
             key = arrays["key"]
-            failures = {int(b): Failure(int(b), int(t), str(m)) for b, t, m in _failed(about)}
+            failures = {
+                int(b): Failure(int(b), int(t), str(m)) for b, t, m in about.get("failures", [])
+            }
         except (KeyError, TypeError, ValueError):
             raise NesymmError(
                 f"`{path}` is not the state of a stream, as `stream.save` writes it"
@@ -349,19 +351,14 @@ class Stream:
         assert self.at_once is not None
         names = self.at_once.dims_by_name()
 
-        def empty(dims: list[str], dtype: str) -> Named:
-            own = tuple(names[d] for d in dims)
-            return Named(np.empty(self.settings.shape(own), np.dtype(dtype)), own)
+        def empty(about: tuple[list[str], str]) -> Named:
+            own = tuple(names[d] for d in about[0])
+            return Named(np.empty(self.settings.shape(own), np.dtype(about[1])), own)
 
-        return State(
-            {n: empty(*about) for n, about in tables["slots"].items()},
-            {n: empty(*about) for n, about in tables["statics"].items()},
-            [empty(*about) for about in tables["beliefs"]],
-            empty(*tables["log_weights"]),
-            empty(*tables["scores"]),
-            known={n: empty(*about) for n, about in tables["known"].items()},
-            origins=None,
-        )
+        def is_table(found: Any) -> bool:
+            return isinstance(found, list) and len(found) == 2 and isinstance(found[1], str)
+
+        return State(**{n: jax.tree.map(empty, t, is_leaf=is_table) for n, t in tables.items()})
 
     def _shape_of_state(self) -> State:
         slices = self._nothing()
@@ -369,10 +366,6 @@ class Stream:
         start, key = self.engine.init(self.settings), jax.random.key(0)
         state, _ = self._first(start, slices, self._static, 0, key, bound)
         return self._shaped(state, slices, bound)
-
-
-def _failed(about: Mapping[str, Any]) -> list[Any]:
-    return about.get("failures", [])
 
 
 def layout_of(state: State | None) -> dict[str, Any] | None:
@@ -383,14 +376,8 @@ def layout_of(state: State | None) -> dict[str, Any] | None:
 
     if state is None:
         return None
-    return {
-        "slots": {n: about(v) for n, v in state.slots.items()},
-        "statics": {n: about(v) for n, v in state.statics.items()},
-        "beliefs": [about(b) for b in state.beliefs],
-        "log_weights": about(state.log_weights),
-        "scores": about(state.scores),
-        "known": {n: about(v) for n, v in state.known.items()},
-    }
+    parts = ("slots", "statics", "beliefs", "log_weights", "scores", "known")
+    return {n: each_array(about, getattr(state, n)) for n in parts}
 
 
 def _must_be_given(want: Wanted) -> bool:

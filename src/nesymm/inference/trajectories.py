@@ -17,7 +17,7 @@ from nesymm.inference.explanation import Explainer, Firing
 from nesymm.inference.results import Failure
 from nesymm.inference.sampling import Draws
 from nesymm.ir.expr import TRUE
-from nesymm.ir.step import ObservationDecl, Slot
+from nesymm.ir.step import Slot
 from nesymm.ir.terms import show
 from nesymm.ir.types import BOOL, Tensor
 from nesymm.language.values import value_positions
@@ -187,25 +187,17 @@ class Trajectories:
             here = at[:-1] if observation.when is None else at
             array = self.observed[observation.name]
             types = observation.types
-            if any(isinstance(t, Tensor) for t in types):
-                yield from self._observed_tensors(observation, here)
-                continue
+            tensor = isinstance(types[0], Tensor)
             for index, key in elements(observation.axes):
-                found = np.atleast_1d(array[(*here, *index)])
-                if np.isnan(found.astype(float)).any():
+                found = array[(*here, *index)]
+                if np.isnan(found.astype(float)).any() or (tensor and found.size > SHOWN):
                     continue
                 if observation.is_value:
-                    terms = [decode(t, v) for t, v in zip(types, found, strict=True)]
+                    columns = [found] if tensor else np.atleast_1d(found)
+                    terms = [decode(t, v) for t, v in zip(types, columns, strict=True)]
                     yield _atom(observation.name, key, terms, self._positions)
-                elif found[0]:
+                elif found:
                     yield _atom(observation.name, key, [], self._positions)
-
-    def _observed_tensors(self, observation: ObservationDecl, at: tuple[int, ...]) -> Iterator[str]:
-        (type_,) = observation.types
-        for index, key in elements(observation.axes):
-            found = self.observed[observation.name][(*at, *index)]
-            if found.size <= SHOWN and not np.isnan(found).any():
-                yield _atom(observation.name, key, [decode(type_, found)], self._positions)
 
     def _answers(self, at: tuple[int, ...]) -> Iterator[str]:
         for name, array in self.asked.items():
@@ -236,6 +228,3 @@ def _atom(name: str, key: tuple, found: list, positions: Mapping[str, frozenset[
         due = len(out) in positions.get(base, frozenset()) or not keys
         out.append(values.pop(0) if values and due else keys.pop(0))
     return f"{base}({','.join(out)})" if out else base
-
-
-__all__ = ["Trajectories"]

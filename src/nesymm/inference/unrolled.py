@@ -353,6 +353,3 @@ def _nothing(type_: Type) -> Expr:
         case Int(low, high):
             return const(int(low) if low > -np.inf else int(min(high, 0)))
     return const(0.0)
-
-
-__all__ = ["NoCircuit", "solve_by_circuit"]

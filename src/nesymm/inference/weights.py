@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,11 +21,11 @@ from nesymm.inference.densities import (
 )
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
-from nesymm.inference.named import Named, apply, expand, reduce, union
+from nesymm.inference.named import Named, apply, apply_all, deepen, expand, only, reduce, union
 from nesymm.inference.world import Tables, outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
-from nesymm.ir.step import Param, Proposal, RandomVariable
+from nesymm.ir.step import Param, Proposal, RandomVariable, flat
 from nesymm.language.families import FAMILIES
 
 # What stands in for a parameter where the variable is not drawn: no NaN may come of it.
@@ -78,12 +78,10 @@ def _masses(
         whole = low.value(params[0])  # type: ignore[arg-type]
         behind = whole.array.ndim - len(whole.dims)
         if variable.family == "bernoulli":
-            flat = (
-                whole.array.reshape((*whole.array.shape[: len(whole.dims)], -1))[..., 0]
-                if (behind)
-                else whole.array
-            )
-            arrays: tuple[Any, ...] = (flat,)
+            first = whole.array
+            if behind:
+                first = first.reshape((*first.shape[: len(whole.dims)], -1))[..., 0]
+            arrays: tuple[Any, ...] = (first,)
         else:
             arrays = (whole.array,)
         dims = whole.dims
@@ -112,7 +110,7 @@ def _masses(
             arrays = tuple(a[..., None] for a in aligned)
     neural = variable.neural or logits is not None
     family, outcomes = variable.family, variable.outcomes
-    edges = low.edges and bool(leaves(_each(params), "param"))
+    edges = low.edges and bool(leaves(flat(params), "param"))
     table = log_masses(jnp, family, arrays, outcomes, neural, edges, _network(params))
     table = table.astype(low.real)
     for value in unknown:
@@ -129,23 +127,17 @@ def _network(params: tuple[Param, ...]) -> str:
 
 def by_network(variable: RandomVariable) -> bool:
     """Whether a network has a say in how a variable is drawn."""
-    return bool(variable.neural or leaves(_each(variable.params), "neural"))
+    return bool(variable.neural or leaves(flat(variable.params), "neural"))
 
 
 def invalid_parameters(low: Tables, variable: RandomVariable) -> tuple[Named, Any] | None:
     """Where a variable is to be drawn by NaN that a network gave, and that NaN."""
-    values = [v for p in _each(variable.params) for v in _unknown(p, low.value(p))]
+    values = [v for p in flat(variable.params) for v in _unknown(p, low.value(p))]
     if not values:
         return None
-    total = values[0]
-    for value in values[1:]:
-        total = apply(jnp, jnp.add, total, value)
+    total = apply_all(jnp.add, values)
     where = apply(jnp, lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
     return where, jnp.sum(total.array)
-
-
-def _each(params: Sequence[Param]) -> list[Expr]:
-    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def _unknown(param: Expr, value: Named) -> list[Named]:
@@ -239,12 +231,12 @@ def density(
     if guard is TRUE or unguarded:
         return named
     named = marked(low, law, named)
-    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(guard), named)
+    return only(low.value(guard), named)
 
 
 def marked(low: Tables, law: Proposal, density: Named) -> Named:
     """A density that is NaN where a network gave NaN, for which something else stood in."""
-    for param in _each(law.params):
+    for param in flat(law.params):
         for unknown in _unknown(param, low.value(param)):
             density = apply(jnp, _unless_nan, density, unknown)
     return density
@@ -261,10 +253,10 @@ def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Name
         log = about.by_logit
         arrays = (Named(raw.array.reshape(raw.array.shape[: len(raw.dims)]), raw.dims),)
     dims = union(v.dims for v in (*arrays, value))
-    aligned = [_behind(expand(jnp, v, dims), len(dims)) for v in (*arrays, value)]
-    depth = max(n for _, n in aligned)
+    aligned = [expand(jnp, v, dims) for v in (*arrays, value)]
+    depth = max(a.ndim for a in aligned)
     vector = law.family == "multivariate_normal"
-    *given, at = (a if vector else a.reshape((*a.shape, *(1,) * (depth - n))) for a, n in aligned)
+    *given, at = aligned if vector else [deepen(jnp, a, depth) for a in aligned]
     result = log(jnp, special(jnp), at, *given)
     if not vector:
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
@@ -294,10 +286,6 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
     """`where` for values that may have dimensions behind the named ones."""
     behind = max(a.ndim, b.ndim) - condition.ndim
     return jnp.where(condition.reshape((*condition.shape, *(1,) * behind)), a, b)
-
-
-def _behind(array: Any, named: int) -> tuple[Any, int]:
-    return array, array.ndim - named
 
 
 def draw_infinite(
@@ -330,22 +318,24 @@ def _draw_from(
     guarded = and_(variable.guard, law.condition) is not TRUE
     arrays = family_params(low, law, guarded)
     aligned = [expand(jnp, v, dims) for v in arrays]
-    behind = [a.shape[len(dims) :] for a in aligned]
     if law.family == "multivariate_normal":
-        noise = jax.random.normal(key, (*shape, *behind[0]), low.real)
+        noise = jax.random.normal(key, (*shape, *aligned[0].shape[len(dims) :]), low.real)
         return Named(draw_vectors(jnp, noise, *aligned), dims)
-    event = jnp.broadcast_shapes(*behind)
-    full = [
-        jnp.broadcast_to(
-            jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (len(event) - len(b)))),
-            (*shape, *event),
-        )
-        for a, b in zip(aligned, behind, strict=True)
-    ]
-    sample = make_distribution(law.family, full).sample(key)
+    sample = make_distribution(law.family, spread(low, arrays, dims, shape)).sample(key)
     if not jnp.issubdtype(sample.dtype, jnp.integer):
         sample = sample.astype(low.real)
     return Named(sample, dims)
+
+
+def spread(
+    low: Tables, values: tuple[Named, ...], dims: tuple, shape: tuple[int, ...]
+) -> list[Any]:
+    """Arrays over all of some dimensions of a shape, alike in those that lie behind."""
+    aligned = [expand(jnp, v, dims) for v in values]
+    depth = max(a.ndim for a in aligned)
+    full = [deepen(jnp, jnp.asarray(a, low.real), depth) for a in aligned]
+    behind = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in full))
+    return [jnp.broadcast_to(a, (*shape, *behind)) for a in full]
 
 
 def divergence(low: Tables, variable: RandomVariable) -> Named | None:
@@ -365,7 +355,7 @@ def divergence(low: Tables, variable: RandomVariable) -> Named | None:
     assert total is not None
     if variable.guard is TRUE:
         return total
-    return apply(jnp, lambda h, d: jnp.where(h, d, 0.0), low.value(variable.guard), total)
+    return only(low.value(variable.guard), total)
 
 
 def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named | None:
@@ -378,8 +368,7 @@ def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named |
     dims = union([variable.axes, *(v.dims for v in (*guide, *prior))])
     aligned = [expand(jnp, v, dims) for v in (*guide, *prior)]
     depth = max(a.ndim for a in aligned)
-    full = [jnp.asarray(a, low.real).reshape((*a.shape, *(1,) * (depth - a.ndim))) for a in aligned]
-    full = list(jnp.broadcast_arrays(*full))
+    full = jnp.broadcast_arrays(*(deepen(jnp, jnp.asarray(a, low.real), depth) for a in aligned))
     try:
         result = kl_divergence(
             make_distribution(law.family, full[: len(guide)]),
@@ -403,5 +392,4 @@ def log_probability_at(
     table = masses(low, variable, dim, variable.guard, variable.params)
     codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
     here = apply(jnp, jnp.equal, codes, value)
-    chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
-    return reduce(jnp, jnp.sum, chosen, [dim])
+    return reduce(jnp, jnp.sum, only(here, table), [dim])

@@ -218,7 +218,8 @@ class World:
         self, low: Tables, table: Named, expr: Expr, keys: tuple[Named, ...], *more: Named
     ) -> Named:
         """A tabulated network at some arguments (and at `more` positions of its output)."""
-        indices = [low.index(k, _index_type(a.type)) for k, a in zip(keys, expr.args, strict=True)]
+        finite = finite_arguments(expr, {})
+        indices = [low.index(k, t) for k, t in zip(keys, finite.values(), strict=True)]
         indices += more
         dims = union(i.dims for i in indices)
         whole = self.binding.outputs(table.array)
@@ -268,10 +269,6 @@ def lift_key(expr: Expr) -> tuple:
     return (expr.data[0], tuple(a.type for a in expr.args))
 
 
-def _index_type(type_: Type) -> Int | Enum:
-    return type_ if isinstance(type_, Int | Enum) else Int(0, 1)
-
-
 def outcome_codes(variable: RandomVariable) -> np.ndarray:
     """The values of a finite variable as arrays hold them."""
     return np.asarray([_code(variable.type, v) for v in variable.outcomes])
@@ -317,7 +314,7 @@ class Tables(Lowering):
         often: frozenset[int] = frozenset(),
         edges: bool = False,
     ):
-        super().__init__(jnp, world, real)
+        super().__init__(real)
         self.edges = edges
         self.world = world
         self.capacity = capacity
@@ -329,6 +326,9 @@ class Tables(Lowering):
         self.fixpoints: dict[int, list[Named]] = {}
         self.names: dict[int, Any] = {}
         self.labels: dict[tuple, tuple[Named, Named]] = {}  # conditions with their names
+
+    def leaf(self, expr: Expr, keys: tuple[Named, ...]) -> Named:
+        return self.world.leaf(self, expr, keys)
 
     def name_of(self, expr: Expr, index: Named, type_: Int | Enum) -> Any:
         """The choice that stands for the positions of an expression in a finite type."""

@@ -9,7 +9,7 @@ and obviously, in the interpreter of the tests.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -173,6 +173,11 @@ def filled(term: Any, values: Mapping[str, Sequence[Any]]) -> Any:
 
 
 Param = Expr | tuple[Expr, ...]
+
+
+def flat(params: Iterable[Param]) -> list[Expr]:
+    """The expressions that parameters consist of."""
+    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,13 +390,13 @@ class StepProgram(Part):
         return show(self)
 
 
-def active(when: Time | None, time: int, last: int) -> bool:
-    """Whether something said of a time is said of this step."""
+def active(when: Time | None, time: Any, last: Any) -> Any:
+    """Whether something said of a time is said of this step; `time` and `last` may be arrays."""
     match when:
         case At(index):
             return time == index
         case During(first, end):
-            return first <= time and (end is None or time <= end)
+            return (first <= time) & (end is None or time <= end)
         case AtLast():
             return time == last
         case None:

@@ -19,7 +19,7 @@ from nesymm.inference.circuits.diagrams import Budget, Diagrams, OutOfBudget, Pl
 from nesymm.inference.circuits.export import export
 from nesymm.inference.circuits.formula import Formula
 from nesymm.inference.circuits.graph import Graph
-from nesymm.inference.circuits.minfill import min_fill_tree
+from nesymm.inference.circuits.minfill import min_fill
 from nesymm.inference.circuits.vtrees import Builder, Shape, Vtree, balanced, right_linear
 
 MAX_NODES = 200_000
@@ -102,7 +102,7 @@ def compile_graph(
 
 def _shapes(plan: Plan, items: list[int]) -> dict[str, Shape]:
     """The vtrees to try, those with the best prospects first."""
-    structure = _Lazy(lambda: min_fill_tree(plan.formula, plan.roots, items, plan.atoms))
+    structure = partial(min_fill, plan.formula, plan.roots, items, plan.atoms)
     shapes: dict[str, Shape] = {
         "balanced": partial(balanced, items),
         "right-linear": partial(right_linear, items),
@@ -111,16 +111,6 @@ def _shapes(plan: Plan, items: list[int]) -> dict[str, Shape]:
     }
     # Depth-first order is natural for chains, and of no meaning where there are cycles.
     return {"min-fill": structure, **shapes} if plan.atoms else shapes
-
-
-class _Lazy:
-    """A shape that is only looked for when it is tried."""
-
-    def __init__(self, make: Callable[[], Shape]):
-        self.make = make
-
-    def __call__(self, build: Builder) -> int:
-        return self.make()(build)
 
 
 def _tree(formula: Formula, shape: Shape) -> Vtree:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nesymm.inference.circuits.fixpoints import System
-from nesymm.inference.circuits.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
+from nesymm.inference.circuits.formula import AND, ATOM, FALSE, LITERAL, NOT, TRUE, Formula
 from nesymm.inference.circuits.vtrees import Vtree, value_codes
 
 # An `SddNode` of pysdd, which has no types. Python's references keep nodes alive.
@@ -89,22 +89,7 @@ class Plan:
 
     def items(self) -> list[int]:
         """Variables and recursive atoms, as a depth-first reader meets them."""
-        formula = self.formula
-        found: dict[int, None] = {}
-        seen: set[int] = set()
-        stack = list(reversed(self.roots))
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if formula.ops[node] == LITERAL:
-                found.setdefault(formula.args[node][0])
-                continue
-            if node in self.atoms:
-                found.setdefault(self.atoms[node])
-            stack.extend(reversed(formula.args[node]))
-        return list(found)
+        return self.formula.variable_order(self.roots, self.atoms)
 
 
 class Diagrams:
@@ -190,9 +175,9 @@ class Diagrams:
     def _merge(self, op: int, stack: list[tuple[int, Node]]) -> None:
         _, right = stack.pop()
         depth, left = stack.pop()
-        stack.append((depth, self._apply(op, left, right)))
+        stack.append((depth, self.apply(op, left, right)))
 
-    def _apply(self, op: int, left: Node, right: Node) -> Node:
+    def apply(self, op: int, left: Node, right: Node) -> Node:
         parts: list[Node] = []
         # Measuring takes time; diagrams not much larger than the formula are harmless.
         explodes = self.manager.live_count() > max(_LARGE, 8 * len(self.formula))
@@ -313,16 +298,8 @@ class Diagrams:
             changed = {atom for atom in atoms if found[atom] != values[atom]}
             values.update(found)
 
-    # What `System` needs of diagrams.
-
     def condition(self, node: Node, literal: int) -> Node:
         return self._checked(self.manager.condition(literal, node))
-
-    def either(self, left: Node, right: Node) -> Node:
-        return self._apply(OR, left, right)
-
-    def both(self, left: Node, right: Node) -> Node:
-        return self._apply(AND, left, right)
 
 
 def _manager(vtree: Vtree) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nesymm.inference.circuits.formula import AND, ATOM, FALSE, LITERAL, NOT, OR, TRUE, Formula
+from nesymm.inference.circuits.formula import AND, ATOM, FALSE, LITERAL, NOT, TRUE, Formula
 from nesymm.inference.densities import log_sum_exp
 
 
@@ -23,17 +23,11 @@ class Enumeration:
 
     def __init__(self, formula: Formula, roots: Sequence[int]):
         self.sizes = tuple(formula.sizes)
-        count = int(np.prod(self.sizes, dtype=np.int64))
-        shape = self.sizes or (1,)
-        flat = np.arange(max(count, 1))
-        self.assignments = (
-            np.stack(np.unravel_index(flat, shape), axis=-1)
-            if self.sizes
-            else np.zeros((1, 0), dtype=np.int64)
-        )
-        offsets = np.concatenate([[0], np.cumsum(self.sizes)])[:-1].astype(np.int64)
-        self.literals = self.assignments + offsets if self.sizes else self.assignments
-        columns, count = self.assignments.T, len(self.assignments)
+        count = prod(self.sizes)
+        columns = np.indices(self.sizes).reshape(len(self.sizes), count)
+        self.assignments = np.ascontiguousarray(columns.T)
+        offsets = np.cumsum((0, *self.sizes), dtype=np.int64)[:-1]
+        self.literals = self.assignments + offsets
         self.truth = np.stack([truth(formula, r, columns, count) for r in roots], axis=-1)
 
     @property
@@ -42,8 +36,6 @@ class Enumeration:
 
     def _totals(self, log_weights: Any, xp: Any) -> Any:
         """The log-weight of every assignment."""
-        if not self.sizes:
-            return xp.zeros((*log_weights.shape[:-1], 1))
         return xp.sum(log_weights[..., self.literals], axis=-1)
 
     def log_values(self, log_weights: Any, xp: Any = np) -> Any:
@@ -105,19 +97,16 @@ def truth(formula: Formula, root: int, columns: Columns, count: int) -> np.ndarr
     return known[root]
 
 
-def can_hold(formula: Formula, root: int, at_most: int = 4096) -> bool:
+# Assignments of more than these are not looked at one by one.
+_LOOKED_AT = 4096
+
+
+def can_hold(formula: Formula, root: int) -> bool:
     """Whether some assignment makes a node true; yes if there are too many to look at."""
-    variables = sorted(
-        {
-            formula.args[node][0]
-            for component in formula.components([root])
-            for node in component
-            if formula.ops[node] == LITERAL
-        }
-    )
+    variables = sorted(formula.variable_order([root]))
     shape = [formula.sizes[v] for v in variables]
     count = prod(shape)
-    if not variables or count > at_most:
+    if not variables or count > _LOOKED_AT:
         return root != formula.false
     columns = dict(zip(variables, np.unravel_index(np.arange(count), shape), strict=True))
     return bool(truth(formula, root, columns, count).any())
@@ -137,6 +126,3 @@ def _node(
     if op == ATOM:
         return below[0]
     return np.logical_and.reduce(below) if op == AND else np.logical_or.reduce(below)
-
-
-__all__ = ["OR", "Enumeration", "can_hold", "truth"]

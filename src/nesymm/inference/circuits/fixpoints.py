@@ -9,25 +9,20 @@ diagrams ("reachable within five steps") that are far larger than the result.
 from __future__ import annotations
 
 import heapq
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from nesymm.inference.circuits.formula import AND, OR
+
+if TYPE_CHECKING:
+    from nesymm.inference.circuits.diagrams import Diagrams
 
 Node = Any
-
-
-class Operations(Protocol):
-    """What elimination needs of diagrams."""
-
-    manager: Any
-
-    def condition(self, node: Node, literal: int) -> Node: ...
-    def either(self, left: Node, right: Node) -> Node: ...
-    def both(self, left: Node, right: Node) -> Node: ...
 
 
 class System:
     """Equations `atom = diagram`; `bits` are the library's variables for unknown atoms."""
 
-    def __init__(self, diagrams: Operations, bits: dict[int, int]):
+    def __init__(self, diagrams: Diagrams, bits: dict[int, int]):
         self.diagrams = diagrams
         self.bits = bits
         self.right: dict[int, Node] = {}
@@ -106,4 +101,4 @@ class System:
         given = diagrams.condition(node, bit)
         if without == given:
             return without
-        return diagrams.either(without, diagrams.both(given, value))
+        return diagrams.apply(OR, without, diagrams.apply(AND, given, value))

@@ -10,11 +10,13 @@ Everything is iterative: a formula may be deeper than Python's stack.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from nesymm.ir.strong_components import strong_components
 
 FALSE, TRUE, LITERAL, AND, OR, NOT, ATOM = range(7)
+_NONE: Mapping[int, int] = MappingProxyType({})
 OP_NAMES = ("false", "true", "literal", "and", "or", "not", "atom")
 
 
@@ -144,8 +146,9 @@ class Formula:
     def children(self, node: int) -> tuple[int, ...]:
         return () if self.ops[node] == LITERAL else self.args[node]
 
-    def variable_order(self, roots: Sequence[int]) -> list[int]:
-        """The variables that the roots mention, as a depth-first reader meets them."""
+    def variable_order(self, roots: Sequence[int], more: Mapping[int, int] = _NONE) -> list[int]:
+        """The variables that the roots mention, as a depth-first reader meets them; `more` gives
+        numbers of their own to nodes that are to be listed, too."""
         order: dict[int, None] = {}
         seen: set[int] = set()
         stack = list(reversed(roots))
@@ -156,8 +159,10 @@ class Formula:
             seen.add(node)
             if self.ops[node] == LITERAL:
                 order.setdefault(self.args[node][0])
-            else:
-                stack.extend(reversed(self.args[node]))
+                continue
+            if node in more:
+                order.setdefault(more[node])
+            stack.extend(reversed(self.args[node]))
         return list(order)
 
     def components(self, roots: Sequence[int]) -> Iterator[list[int]]:

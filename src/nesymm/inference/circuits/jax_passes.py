@@ -16,33 +16,20 @@ from nesymm.inference.circuits.graph import FIRST_LITERAL
 from nesymm.inference.circuits.layers import Section, Tables
 from nesymm.inference.circuits.steps import (
     Division,
+    Gather,
     Rule,
     constants,
     downwards,
-    finite,
-    log,
     terms_of,
     upwards,
 )
 
 
-def total(tables: Tables, weights: jax.Array, rule: Rule) -> jax.Array:
-    """The sum (or maximum) of the weights of each variable, of shape (variable, batch)."""
-    top = jax.ops.segment_max(weights, tables.owners, len(tables.firsts), indices_are_sorted=True)
-    if rule == "max":
-        return top
-    top = finite(jnp, top)
-    return log(jnp, by_variable(tables, jnp.exp(weights - top[tables.owners]))) + top
-
-
-def by_variable(tables: Tables, flows: jax.Array) -> jax.Array:
-    """Sums over the literals of each variable."""
-    return jax.ops.segment_sum(flows, tables.owners, len(tables.firsts), indices_are_sorted=True)
-
-
-def least_by_variable(tables: Tables, numbers: jax.Array) -> jax.Array:
-    """The smallest number at the literals of each variable."""
-    return jax.ops.segment_min(numbers, tables.owners, len(tables.firsts), indices_are_sorted=True)
+def by_variable(tables: Tables, numbers: jax.Array, how: Gather = "sum") -> jax.Array:
+    """The numbers at the literals of each variable as one, of shape (variable, batch)."""
+    function = getattr(jax.ops, f"segment_{how}")
+    found: jax.Array = function(numbers, tables.owners, len(tables.firsts), indices_are_sorted=True)
+    return found
 
 
 def values_of(tables: Tables, literals: jax.Array, rule: Rule) -> jax.Array:

@@ -18,64 +18,54 @@ from nesymm.inference.circuits.vtrees import Builder
 _WIDE = 48
 
 
-def min_fill_tree(
-    formula: Formula, roots: Sequence[int], order: Sequence[int], atoms: dict[int, int]
-) -> _Tree:
+def min_fill(
+    formula: Formula,
+    roots: Sequence[int],
+    order: Sequence[int],
+    atoms: dict[int, int],
+    build: Builder,
+) -> int:
     """The elimination tree for items in `order`; `atoms` maps recursive atoms to items."""
-    return _Tree(_neighbours(formula, roots, order, atoms), order)
+    cliques = _eliminated(_neighbours(formula, roots, order, atoms))
+    rank = {vertex: i for i, vertex in enumerate(cliques)}
+    items = set(order)
+    # What waits for a vertex: the parts of those that are eliminated before it and next to it.
+    waiting: dict[int, list[tuple[int, int]]] = {vertex: [] for vertex in cliques}
+    tops: list[tuple[int, int]] = []
+    for vertex, clique in cliques.items():
+        parts = waiting[vertex]
+        if vertex in items:
+            parts.append((1, build.leaf(vertex)))
+        if parts:
+            above = waiting[min(clique, key=rank.__getitem__)] if clique else tops
+            above.append(_join(parts, build))
+    return _join(tops, build)[1]
 
 
-class _Tree:
-    """An elimination tree, called with a builder to make the vtree."""
-
-    def __init__(self, near: dict[int, set[int]], order: Sequence[int]):
-        self.items = set(order)
-        self.order: list[int] = []
-        self.below: dict[int, list[int]] = {vertex: [] for vertex in near}
-        self.tops: list[int] = []
-        self._eliminate(near)
-
-    def __call__(self, build: Builder) -> int:
-        made: dict[int, tuple[int, int]] = {}
-        for vertex in self.order:
-            parts = [made.pop(child) for child in self.below[vertex] if child in made]
-            if vertex in self.items:
-                parts.append((1, build.leaf(vertex)))
-            if parts:
-                made[vertex] = _join(parts, build)
-        return _join([made[top] for top in self.tops if top in made], build)[1]
-
-    def _eliminate(self, near: dict[int, set[int]]) -> None:
-        rank: dict[int, int] = {}
-        cliques: list[set[int]] = []
-        queue = [(_fill(near, vertex), i, vertex) for i, vertex in enumerate(near)]
-        place = {vertex: i for _, i, vertex in queue}
-        heapq.heapify(queue)
-        while queue:
-            cost, _, vertex = heapq.heappop(queue)
-            if vertex in rank:
-                continue
-            now = _fill(near, vertex)
-            if now > cost:
-                # Costs grow while a vertex waits; look again before taking it.
-                heapq.heappush(queue, (now, place[vertex], vertex))
-                continue
-            clique = near.pop(vertex)
-            rank[vertex] = len(cliques)
-            cliques.append(clique)
-            self.order.append(vertex)
-            for other in clique:
-                links = near[other]
-                links |= clique
-                links.discard(other)
-                links.discard(vertex)
-            for other in clique:
-                heapq.heappush(queue, (_fill(near, other), place[other], other))
-        for vertex, clique in zip(self.order, cliques, strict=True):
-            if clique:
-                self.below[min(clique, key=rank.__getitem__)].append(vertex)
-            else:
-                self.tops.append(vertex)
+def _eliminated(near: dict[int, set[int]]) -> dict[int, set[int]]:
+    """The vertices in the order of their elimination, and what each is next to then."""
+    cliques: dict[int, set[int]] = {}
+    queue = [(_fill(near, vertex), i, vertex) for i, vertex in enumerate(near)]
+    place = {vertex: i for _, i, vertex in queue}
+    heapq.heapify(queue)
+    while queue:
+        cost, _, vertex = heapq.heappop(queue)
+        if vertex in cliques:
+            continue
+        now = _fill(near, vertex)
+        if now > cost:
+            # Costs grow while a vertex waits; look again before taking it.
+            heapq.heappush(queue, (now, place[vertex], vertex))
+            continue
+        clique = cliques[vertex] = near.pop(vertex)
+        for other in clique:
+            links = near[other]
+            links |= clique
+            links.discard(other)
+            links.discard(vertex)
+        for other in clique:
+            heapq.heappush(queue, (_fill(near, other), place[other], other))
+    return cliques
 
 
 def _join(parts: list[tuple[int, int]], build: Builder) -> tuple[int, int]:

@@ -11,26 +11,13 @@ from nesymm.inference.circuits.graph import FIRST_LITERAL
 from nesymm.inference.circuits.layers import Tables
 from nesymm.inference.circuits.steps import (
     Division,
+    Gather,
     Rule,
     constants,
     downwards,
-    finite,
-    log,
     terms_of,
     upwards,
 )
-
-
-def total(tables: Tables, weights: np.ndarray, rule: Rule) -> np.ndarray:
-    """The sum (or maximum) of the weights of each variable, of shape (variable, batch)."""
-    if not len(tables.firsts):
-        return np.zeros((0, weights.shape[1]), weights.dtype)
-    top = np.maximum.reduceat(weights, tables.firsts, axis=0)
-    if rule == "max":
-        return top
-    top = finite(np, top)
-    parts = np.exp(weights - top[tables.owners])
-    return log(np, np.add.reduceat(parts, tables.firsts, axis=0)) + top
 
 
 def values_of(tables: Tables, literals: np.ndarray, rule: Rule) -> np.ndarray:
@@ -71,15 +58,9 @@ def flows_of(
     return flows[FIRST_LITERAL : FIRST_LITERAL + len(tables.owners)]
 
 
-def by_variable(tables: Tables, flows: np.ndarray) -> np.ndarray:
-    """Sums over the literals of each variable."""
-    if not len(tables.firsts):
-        return np.zeros((0, flows.shape[1]), flows.dtype)
-    return np.add.reduceat(flows, tables.firsts, axis=0)
-
-
-def least_by_variable(tables: Tables, numbers: np.ndarray) -> np.ndarray:
-    """The smallest number at the literals of each variable."""
+def by_variable(tables: Tables, numbers: np.ndarray, how: Gather = "sum") -> np.ndarray:
+    """The numbers at the literals of each variable as one, of shape (variable, batch)."""
     if not len(tables.firsts):
         return np.zeros((0, numbers.shape[1]), numbers.dtype)
-    return np.minimum.reduceat(numbers, tables.firsts, axis=0)
+    function = {"sum": np.add, "max": np.maximum, "min": np.minimum}[how]
+    return np.asarray(function.reduceat(numbers, tables.firsts, axis=0))

@@ -22,7 +22,10 @@ def evaluate(
     xp: Any, passes: Any, tables: Tables, weights: Array, rule: Rule
 ) -> tuple[Array, Array, Array]:
     """The log values of the roots, the divided weights of literals, and all values."""
-    totals = passes.total(tables, weights, rule)
+    top = totals = passes.by_variable(tables, weights, "max")
+    if rule == "sum":
+        top = finite(xp, top)
+        totals = log(xp, passes.by_variable(tables, xp.exp(weights - top[tables.owners]))) + top
     literals = weights - finite(xp, totals)[tables.owners]
     values = passes.values_of(tables, literals, rule)
     return values[tables.roots] + totals.sum(axis=0), literals, values
@@ -37,7 +40,7 @@ def plainly(xp: Any, passes: Any, tables: Tables, weights: Array) -> tuple[Array
     by probabilities: roots that are much larger do not feel it. Smaller ones, and 0, can be
     trusted where even the product of all weights would not underflow.
     """
-    top = finite(xp, passes.total(tables, weights, "max"))
+    top = finite(xp, passes.by_variable(tables, weights, "max"))
     parts = xp.exp(weights - top[tables.owners])
     sums = passes.by_variable(tables, parts)
     literals = parts / xp.where(sums > 0, sums, 1)[tables.owners]
@@ -87,7 +90,7 @@ def assignment(xp: Any, passes: Any, tables: Tables, flows: Array, scores: Array
     places = xp.arange(len(tables.owners), dtype=tables.firsts.dtype)
     index = (places - tables.firsts[tables.owners])[:, None]
     reached = passes.by_variable(tables, flows) > 0.5
-    best = scores == passes.total(tables, scores, "max")[tables.owners]
+    best = scores == passes.by_variable(tables, scores, "max")[tables.owners]
     chosen = xp.where(reached[tables.owners], flows > 0.5, best)
     none = len(tables.owners)
-    return passes.least_by_variable(tables, xp.where(chosen, index, none))
+    return passes.by_variable(tables, xp.where(chosen, index, none), "min")

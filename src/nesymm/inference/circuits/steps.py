@@ -18,6 +18,7 @@ from typing import Any, Literal
 Array = Any
 Rule = Literal["sum", "max", "plain"]
 Division = Literal["mean", "draw", "best"]
+Gather = Literal["sum", "max", "min"]
 
 
 def terms_of(values: Array, primes: Array, subs: Array) -> Array:

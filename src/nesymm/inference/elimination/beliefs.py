@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,24 @@ from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import safe_log
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, cells, choices
-from nesymm.inference.elimination.factors import Capacity, add
+from nesymm.inference.elimination.factors import Capacity, add, components
 from nesymm.inference.named import Named, apply, expand, union
 
 Partition = tuple[frozenset[Choice], ...]
 
 
 def partition(beliefs: Sequence[Named]) -> Partition:
-    return tuple(
-        sorted((frozenset(choices(b.dims)) for b in beliefs), key=lambda s: sorted(map(repr, s)))
-    )
+    return _sorted(frozenset(choices(b.dims)) for b in beliefs)
 
 
 def merge(a: Partition, b: Partition) -> Partition:
-    groups: list[set[Choice]] = []
-    for part in (*a, *b):
-        together = set(part)
-        apart = []
-        for group in groups:
-            if group & together:
-                together |= group
-            else:
-                apart.append(group)
-        groups = [*apart, together]
-    return tuple(sorted((frozenset(g) for g in groups), key=lambda s: sorted(map(repr, s))))
+    parts = [*a, *b]
+    groups = components([Named(None, tuple(part)) for part in parts])
+    return _sorted(frozenset().union(*(parts[i] for i in group)) for group in groups)
+
+
+def _sorted(parts: Iterable[frozenset[Choice]]) -> Partition:
+    return tuple(sorted(parts, key=lambda part: sorted(map(repr, part))))
 
 
 def regroup(beliefs: Sequence[Named], partition: Partition, capacity: Capacity) -> list[Named]:

@@ -135,6 +135,3 @@ def _diagonal(table: Named, copy: Choice, whole: Choice) -> Named:
     kept = tuple(d for d in table.dims if d not in (copy, whole))
     both = expand(jnp, table, (copy, whole, *kept))
     return Named(jnp.stack([both[i, i] for i in range(whole.size)]), (whole, *kept))
-
-
-__all__ = ["Disjunction", "Tree", "disjunction"]

@@ -135,6 +135,3 @@ def _move(
         here = apply(xp, xp.equal, Named(np.arange(target.new.size), (target.new,)), target.index)
         table = apply(xp, lambda h, x: xp.where(h, x, -np.inf), here, table)
     return reduce(xp, lambda a, axis: sum_(xp, a, axis), table, [gone])
-
-
-__all__ = ["Target", "point", "product_along_axes", "sum_out"]

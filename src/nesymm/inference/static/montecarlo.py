@@ -95,6 +95,3 @@ def _posterior(
     sampled = ", ".join(v.name for v in solver.problem.sampled)
     posterior.method = f"{solver.method}, {samples:,} samples of {sampled}"
     return posterior
-
-
-__all__ = ["estimate"]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.circuits.formula import LITERAL
 from nesymm.inference.options import Key, as_key, check_key
+from nesymm.inference.static.solver import EVIDENCE, FIRST_QUERY, PRIOR, Solver, build
 from nesymm.inference.static.sources import Drawn
 from nesymm.inference.static.weights import Given
-
-if TYPE_CHECKING:
-    pass
-
-from nesymm.inference.static.solver import EVIDENCE, FIRST_QUERY, PRIOR, Solver, build
 
 # How many answers are shown.
 _SHOWN = 8

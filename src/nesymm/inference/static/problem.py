@@ -17,10 +17,11 @@ from nesymm.inference.static.sources import BUDGET, Drawn, TooManyCombinations
 from nesymm.inference.static.weights import Weights
 from nesymm.ir.algebra import conjuncts, const, eq
 from nesymm.ir.axes import rebuild
-from nesymm.ir.expr import FALSE, TIME, Expr, make, postorder
+from nesymm.ir.expr import TIME, Expr, make, postorder
 from nesymm.ir.passes.finish import fail_open
 from nesymm.ir.passes.overflow import watch_sampled
-from nesymm.ir.step import Flag, ObservationDecl, QueryDecl, RandomVariable, StepProgram
+from nesymm.ir.passes.phases import at_first
+from nesymm.ir.step import Flag, ObservationDecl, QueryDecl, RandomVariable, StepProgram, flat
 from nesymm.ir.symbols import map_symbols
 from nesymm.ir.types import BOOL, Int
 
@@ -69,7 +70,9 @@ class Problem:
         ]
         # Guides are for the filters: here nothing is drawn from them.
         variables = tuple(replace(v, guides=()) for v in step.variables)
-        step = at_start(replace(step, observations=tuple(evidence), variables=variables))
+        step = replace(step, observations=tuple(evidence), variables=variables)
+        if any(node is TIME or node.op == "slot" for node in postorder(step.roots())):
+            step = at_first(step)  # Nothing came before.
         self.step = watch_sampled(eliminate(substitute_observed(step)))
         self.observed = observed
         self.encoding = Encoding(self.step, worlds=worlds)
@@ -117,8 +120,7 @@ class Problem:
         its density would tell about the guard.
         """
         encoding = self.encoding
-        params = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-        if not any(encoding.kind(e)[0] for e in params):
+        if not any(encoding.kind(e)[0] for e in flat(variable.params)):
             return encoding.formula.true
         value = make("rv", (), variable.name, variable.type)
         return encoding.weigh(variable, (), value, encoding.formula.true)[0]
@@ -317,18 +319,3 @@ class Problem:
         for size in self.encoding.formula.sizes:
             total *= size
         return total
-
-
-def at_start(step: StepProgram) -> StepProgram:
-    """The program at step 0, where nothing came before."""
-    if not any(node is TIME or node.op == "slot" for node in postorder(step.roots())):
-        return step
-
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node is TIME:
-            return const(0)
-        if node.op == "slot" and node.data[1] == "present":
-            return FALSE
-        return rebuild(node, args)
-
-    return step.rewrite(rule)

@@ -17,7 +17,7 @@ that obey the rules and worlds are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -28,7 +28,7 @@ from nesymm.inference.static.value_tables import ValueTables, check_size, place_
 from nesymm.ir.algebra import const, eq, is_const, le, lt
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import TRUE, Expr, rewrite
-from nesymm.ir.step import Param, RandomVariable, StepProgram
+from nesymm.ir.step import Param, RandomVariable, StepProgram, flat
 from nesymm.ir.types import Bool, Tensor, domain, is_finite
 
 # What is evaluated at run time, with its finite arguments fixed to each of their values.
@@ -48,18 +48,11 @@ class _TooDeep(Exception):
 class Encoding:
     """A formula under construction, and what its variables stand for."""
 
-    def __init__(
-        self,
-        step: StepProgram,
-        known: Mapping[Expr, Expr] | None = None,
-        *,
-        worlds: bool = False,
-    ):
+    def __init__(self, step: StepProgram, *, worlds: bool = False):
         self.variables = {v.name: v for v in step.variables}
         self.formula = Formula()
         self.tables = ValueTables(self)
         self.sources: list[Source] = []
-        self.known = dict(known or {})
         self.worlds = worlds
         self.elements: dict[tuple[str, tuple], Values] = {}
         # Optional choices without a rule so far: when they are drawn (besides their guard).
@@ -270,47 +263,22 @@ class Encoding:
             self._depth -= 1
 
     def _new_element(self, variable: RandomVariable, key: tuple) -> Values:
-        place = dict(zip(variable.axes, key, strict=True))
-        outcomes = variable.outcomes
-        exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-        if self.worlds:
-            return self._optional_element(variable, key, list(self._combinations(exprs, place)))
-        if all(is_const(e) for e in exprs):
-            index = self._variable(len(outcomes), Drawn(variable, key, variable.params))
-            known = {v: self.formula.literal(index, i) for i, v in enumerate(outcomes)}
-            self.elements[variable.name, key] = known
-            return known
+        formula, outcomes = self.formula, variable.outcomes
         found: dict[Any, list[int]] = {v: [] for v in outcomes}
-        for fixed, holds in self._combinations(exprs, place):
-            params = self._fixed_params(variable, place, fixed)
-            index = self._variable(len(outcomes), Drawn(variable, key, params))
-            for i, value in enumerate(outcomes):
-                literal = self.formula.literal(index, i)
-                found[value].append(self.formula.and_([holds, literal]))
-        self.elements[variable.name, key] = {v: self.formula.or_(fs) for v, fs in found.items()}
-        return self.elements[variable.name, key]
-
-    def _optional_element(
-        self, variable: RandomVariable, key: tuple, cases: list[tuple[dict[int, Expr], int]]
-    ) -> Values:
-        """The values of a variable, each case of which is a choice that may not be drawn."""
-        place = dict(zip(variable.axes, key, strict=True))
-        first, *others = variable.outcomes
-        found: dict[Any, list[int]] = {v: [] for v in others}
-        for fixed, holds in cases:
-            params = self._fixed_params(variable, place, fixed)
-            always = holds == self.formula.true and variable.guard is TRUE
-            source = Drawn(variable, key, params, optional=not always)
-            index = self._variable(len(variable.outcomes) + source.optional, source)
+        for params, holds in self._cases(variable, key):
+            always = holds == formula.true and variable.guard is TRUE
+            source = Drawn(variable, key, params, optional=self.worlds and not always)
+            index = self._variable(len(outcomes) + source.optional, source)
             if source.optional:
                 self._optional.append((index, source, holds))
-            for i, value in enumerate(others, start=1):
-                literal = self.formula.literal(index, i)
-                found[value].append(self.formula.and_([holds, literal]))
-        values = {v: self.formula.or_(fs) for v, fs in found.items()}
-        # What is not drawn counts as the first value, as in the reference interpreter: any
-        # will do, since whatever reads it has the same guard.
-        values = {first: self.formula.not_(self.formula.or_(values.values())), **values}
+            for i, value in enumerate(outcomes):
+                found[value].append(formula.and_([holds, formula.literal(index, i)]))
+        values = {v: formula.or_(fs) for v, fs in found.items()}
+        if self.worlds:
+            # What is not drawn counts as the first value, as in the reference interpreter: any
+            # will do, since whatever reads it has the same guard.
+            first, *others = values
+            values[first] = formula.not_(formula.or_(values[v] for v in others))
         self.elements[variable.name, key] = values
         return values
 
@@ -337,11 +305,8 @@ class Encoding:
         that does not.
         """
         formula = self.formula
-        place = dict(zip(variable.axes, key, strict=True))
-        exprs = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
         on, off = [], []
-        for fixed, holds in self._combinations(exprs, place):
-            params = self._fixed_params(variable, place, fixed)
+        for params, holds in self._cases(variable, key):
             index = self._variable(2, Weight(variable, params, value))
             literal, active = formula.literal(index, 1), formula.and_([where, holds])
             both = formula.and_([literal, active])
@@ -350,16 +315,17 @@ class Encoding:
             off.append(formula.not_(literal))
         return formula.and_(on), formula.and_(off)
 
-    def _fixed_params(
-        self, variable: RandomVariable, place: Place, fixed: Mapping[int, Expr]
-    ) -> tuple[Param, ...]:
-        """The parameters of a variable with their finite parts fixed."""
-        return tuple(
-            tuple(self._specialise(e, place, fixed) for e in p)
-            if isinstance(p, tuple)
-            else self._specialise(p, place, fixed)
-            for p in variable.params
-        )
+    def _cases(
+        self, variable: RandomVariable, key: tuple
+    ) -> Iterator[tuple[tuple[Param, ...], int]]:
+        """The parameters of an element with their finite parts fixed to each of their values."""
+        place, prior = dict(zip(variable.axes, key, strict=True)), variable.prior
+        params = flat(variable.params)
+        if all(map(is_const, params)):  # as those of facts, which are many
+            yield variable.params, self.formula.true
+            return
+        for fixed, holds in self._combinations(params, place):
+            yield prior.map(lambda e, f=fixed: self._specialise(e, place, f)).params, holds  # type: ignore[misc]
 
     # ------------------------------------------------------------ combinations
 
@@ -427,6 +393,3 @@ _TESTS = {"eq": eq, "lt": lt, "le": le}
 
 def _holds(op: str, x: Any, y: Any) -> bool:
     return _TESTS[op](const(x), const(y)).data is True
-
-
-__all__ = ["Encoding"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from nesymm.inference.static.weights import Given, known
 
 if TYPE_CHECKING:
     from nesymm.inference.circuits.circuit import Circuit
+    from nesymm.inference.circuits.enumerate import Enumeration
 
 # Tables up to this size are enumerated; beyond it a circuit is compiled.
 ENUMERATE_UP_TO = 4096
@@ -72,14 +73,7 @@ class Intractable(NesymmError):
         self.variables = dict(variables)
 
 
-class Backend(Protocol):
-    def log_values(self, log_weights: Any, xp: Any = np) -> Any: ...
-
-    def marginals(self, log_weights: Any, root: int) -> Any: ...
-
-    def sample(self, key: Any, log_weights: Any, root: int, shape: tuple[int, ...] = ()) -> Any: ...
-
-    def most_probable(self, log_weights: Any, root: int) -> tuple[Any, Any]: ...
+Backend: TypeAlias = "Enumeration | Circuit"
 
 
 def choose(problem: Problem, method: str) -> tuple[str, str]:

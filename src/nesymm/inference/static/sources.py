@@ -57,5 +57,3 @@ class Weight:
 
 
 Source = Drawn | Leaf | Weight
-
-__all__ = ["BUDGET", "Drawn", "Leaf", "Place", "Source", "TooManyCombinations", "Values", "Weight"]

@@ -92,9 +92,10 @@ class ValueTables:
                 return self._combine(node, place, lambda *k: entries.get(k, default))
             case "sum" if isinstance(node.data, Axis):
                 return self._sum(node, place)
-            case "min" | "max" | "pick" if isinstance(node.data, Axis):
-                ways = self._first if node.op == "pick" else self._extreme
-                return self.merged(ways(node, place))
+            case "pick" if isinstance(node.data, Axis):
+                return self.merged(self._first(self._rows(node, place)))
+            case "min" | "max" if isinstance(node.data, Axis):
+                return self.merged(self._extreme(node, place))
             case op if op in UNARY or op in BINARY:
                 return self._combine(node, place, lambda *v: compute(op, *v))
         raise NesymmError(f"{node!r} has no finite table of values")
@@ -130,14 +131,20 @@ class ValueTables:
                 continue
 
     def _cases(self, node: Expr, place: Place) -> Iterator[tuple[Any, int]]:
+        pairs = zip(node.args[::2], node.args[1::2], strict=True)
+        return self._first(
+            [(self.encoding.truth(c, place), self.values(v, place)) for c, v in pairs]
+        )
+
+    def _first(self, rows: list[tuple[int, Values]]) -> Iterator[tuple[Any, int]]:
+        """The value of the first row that counts; any will do where none does."""
         formula, free = self.formula, self.formula.true
-        for condition, branch in zip(node.args[::2], node.args[1::2], strict=True):
-            holds = self.encoding.truth(condition, place)
-            here = formula.and_([free, holds])
+        for holds, table in rows:
+            first = formula.and_([free, holds])
             free = formula.and_([free, formula.not_(holds)])
-            for value, taken in self.values(branch, place).items():
-                yield value, formula.and_([here, taken])
-        for value, taken in self.values(node.args[1], place).items():
+            for value, taken in table.items():
+                yield value, formula.and_([first, taken])
+        for value, taken in rows[0][1].items():
             yield value, formula.and_([free, taken])
 
     # ------------------------------------------------------------ along an axis
@@ -160,18 +167,6 @@ class ValueTables:
             total = self.merged(self._applied(node, [total, known], operator.add))
         return total
 
-    def _first(self, node: Expr, place: Place) -> Iterator[tuple[Any, int]]:
-        """The value of the first element that counts; any will do where none does."""
-        formula, free = self.formula, self.formula.true
-        rows = self._rows(node, place)
-        for holds, table in rows:
-            first = formula.and_([free, holds])
-            free = formula.and_([free, formula.not_(holds)])
-            for v, f in table.items():
-                yield v, formula.and_([first, f])
-        for v, f in rows[0][1].items():
-            yield v, formula.and_([free, f])
-
     def _extreme(self, node: Expr, place: Place) -> Iterator[tuple[Any, int]]:
         formula, rows = self.formula, self._rows(node, place)
         better = operator.lt if node.op == "min" else operator.gt
@@ -188,6 +183,3 @@ def _numeric(node: Expr) -> list[Expr]:
     if node.op == "rv" or isinstance(node.data, Axis):
         return []
     return [a for a in node.args if not isinstance(a.type, Bool)]
-
-
-__all__ = ["ValueTables", "check_size", "place_key"]

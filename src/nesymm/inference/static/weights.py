@@ -20,7 +20,7 @@ from nesymm.inference.weights import law_density, marked, masses
 from nesymm.inference.world import Binding, Moment, Tables, World
 from nesymm.ir.algebra import is_const
 from nesymm.ir.expr import TRUE, Expr
-from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram
+from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram, flat
 
 
 @dataclass(frozen=True)
@@ -154,14 +154,10 @@ def _expressions(source: Source) -> list[Expr]:
         case Leaf(condition):
             return [condition]
         case Weight(params=params, value=value):
-            return [value, *_flat(params)]
+            return [value, *flat(params)]
         case Drawn(params=params):
-            return _flat(params)
+            return flat(params)
     raise TypeError(source)
-
-
-def _flat(params: tuple[Param, ...]) -> list[Expr]:
-    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def _constant(low: Tables, source: Source) -> np.ndarray:
@@ -200,6 +196,3 @@ def log_masses_of(low: Tables, variable: RandomVariable, params: tuple[Param, ..
     dim = Choice("rv", variable.name, (), len(variable.outcomes))
     table = masses(low, variable, dim, TRUE, params)
     return Named(table.array, table.dims[:-1])
-
-
-__all__ = ["Given", "Leaves", "Weights", "known", "log_masses_of"]
