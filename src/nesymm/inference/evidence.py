@@ -215,7 +215,7 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, observed: Named, type_: 
         if variable.finite and value.data in plan.emitted:
             dim = Choice("rv", value.data, variable.axes, len(variable.outcomes))
             table = masses(low, variable, dim, variable.guard, variable.params)
-            codes = Named(jnp.asarray(outcome_codes(variable, low.real)), (dim,))
+            codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
             match = same(low, codes, variable.type, observed, type_)
             position = reduce(jnp, lambda a, axis: jnp.argmax(a, axis[0]), match, [dim])
             inside = reduce(jnp, jnp.any, match, [dim])

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nesymm.inference.arrays import indexed
+from nesymm.inference.arrays import cast, indexed
 from nesymm.inference.densities import constrain, log_interval, sound
 from nesymm.inference.named import Named, apply, expand, reduce, take, union
 from nesymm.ir.expr import Axis, ConstantTable, Expr, postorder
@@ -28,7 +28,8 @@ class Leaves(Protocol):
 class Lowering:
     """Evaluates expressions; every expression once.
 
-    `xp` is `numpy` or `jax.numpy`; `real` the dtype of real numbers.
+    `xp` is `numpy` or `jax.numpy`; `real` the dtype of real numbers that data or parameters have a
+    part in. Those that are known have 64 bits, so that comparing them does not depend on `real`.
     """
 
     def __init__(self, xp: Any, leaves: Leaves, real: Any = np.float64):
@@ -143,7 +144,7 @@ class Lowering:
             case Int():
                 return Named(self.xp.asarray(value, dtype=self.whole))
             case Real():
-                return Named(self.xp.asarray(value, dtype=self.real))
+                return Named(self.xp.asarray(value, dtype=np.float64))
             case Enum(values):
                 return Named(self.xp.asarray(values.index(value), dtype=self.whole))
             case Tensor(shape):
@@ -175,7 +176,7 @@ class Lowering:
             codes = np.asarray([known.get(v, 0) for v in source.values])
             return Named(indexed(codes.astype(self.whole), value.array), value.dims)
         if isinstance(source, Int) and isinstance(target, Real):
-            return Named(value.array.astype(self.real), value.dims)
+            return Named(cast(value.array, np.float64), value.dims)
         return value
 
     def _case(self, expr: Expr, args: tuple[Named, ...]) -> Named:
@@ -216,7 +217,8 @@ class Lowering:
         table: ConstantTable = expr.data
         shape = tuple(int(d.size) for d in table.domains)
         columns = [_positions(d) for d in table.domains]
-        dense = np.full(shape, self._code(table.default, expr.type), dtype=self._dtype(expr.type))
+        dtype = np.float64 if isinstance(expr.type, Real) else self._dtype(expr.type)
+        dense = np.full(shape, self._code(table.default, expr.type), dtype=dtype)
         for key, value in table.entries.items():
             at = tuple(column[k] for column, k in zip(columns, key, strict=True))
             dense[at] = self._code(value, expr.type)
@@ -270,6 +272,14 @@ def _positions(type_: Int | Enum) -> Mapping[Any, int]:
     return {value: i for i, value in enumerate(domain(type_))}
 
 
+def _decimals(xp: Any, x: Any) -> Any:
+    """`rounded`, for arrays; in 32 bits with 6 decimals. From 8 on, numbers have no more."""
+    decimals, error = (15, 1e-10) if x.dtype == np.float64 else (6, 1e-6)
+    kept = xp.round(x, decimals)
+    whole = (xp.abs(x) >= 8) | (xp.abs(kept - x) > error * xp.abs(x))
+    return xp.where(whole, x, kept)
+
+
 _UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "neg": lambda xp, x: -x,
     "abs": lambda xp, x: xp.abs(x),
@@ -287,6 +297,7 @@ _UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "truncate": lambda xp, x: xp.trunc(x).astype(int),
     "sign": lambda xp, x: xp.sign(x).astype(int),
     "float": lambda xp, x: x * 1.0,
+    "decimals": lambda xp, x: _decimals(xp, x),
 }
 _BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "add": lambda xp, x, y: x + y,

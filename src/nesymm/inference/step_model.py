@@ -132,7 +132,7 @@ class StepModel:
         logits = expand(jnp, table, (dim, *dims))
         noise = jax.random.uniform(key, self.settings.shape(dims), dtype=self.settings.real)
         index = pick(jnp, logits, noise)
-        return Named(coded(variable, index, self.settings.real), dims)
+        return Named(coded(variable, index), dims)
 
     def draw_jointly(self, beliefs: list[Named], key: Any) -> dict[str, Named]:
         """Values of the variables that some tables are about."""
@@ -309,7 +309,7 @@ class StepModel:
             variable = self.plan.variables[name]
             if name not in self.plan.split or not variable.axes:
                 (index,) = elements.values()
-                out[name] = Named(coded(variable, index.array, self.settings.real), index.dims)
+                out[name] = Named(coded(variable, index.array), index.dims)
                 continue
             lanes = union(i.dims for i in elements.values())
             shape = self.settings.shape(lanes)
@@ -321,7 +321,7 @@ class StepModel:
             )
             sizes = tuple(a.size for a in variable.axes)
             out[name] = Named(
-                coded(variable, stacked.reshape((*sizes, *stacked.shape[1:])), self.settings.real),
+                coded(variable, stacked.reshape((*sizes, *stacked.shape[1:]))),
                 (*variable.axes, *lanes),
             )
         return out

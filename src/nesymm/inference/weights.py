@@ -401,7 +401,7 @@ def log_probability_at(
         return density(low, variable, value, unguarded=unguarded)
     dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
     table = masses(low, variable, dim, variable.guard, variable.params)
-    codes = Named(jnp.asarray(outcome_codes(variable, low.real)), (dim,))
+    codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
     here = apply(jnp, jnp.equal, codes, value)
     chosen = apply(jnp, lambda h, x: jnp.where(h, x, 0.0), here, table)
     return reduce(jnp, jnp.sum, chosen, [dim])

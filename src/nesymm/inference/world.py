@@ -7,7 +7,7 @@ is enumerated along a dimension of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -36,7 +36,7 @@ from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis, Expr, System, make, postorder, rewrite
 from nesymm.ir.passes.plates import written_out
 from nesymm.ir.step import RandomVariable, StepProgram
-from nesymm.ir.types import BOOL, Bool, Enum, Int, Real, Type, domain, is_finite
+from nesymm.ir.types import BOOL, Bool, Enum, Int, Type, domain, is_finite
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class World:
         axes = self.slot_axes.get(name, ())
         if expr.data in self.slot_domains:
             values = self.slot_domains[expr.data]
-            codes = coded_values(expr.type, values, low.real)
+            codes = np.asarray([_code(expr.type, v) for v in values])
             return low.elements("slot", expr.data, axes, codes, expr, keys)
         if expr.data not in self.slots:
             # At the first step nothing came before, and what is not carried is not read.
@@ -162,7 +162,7 @@ class World:
         if variable is None or (variable.guard.op == "const" and not variable.guard.data):
             return low.nothing(expr.type)
         if name in self.enumerated:
-            codes = outcome_codes(variable, low.real)
+            codes = outcome_codes(variable)
             if name in self.split and variable.axes:
                 return low.elements("rv", name, variable.axes, codes, expr, keys)
             if tuple(a.data for a in expr.args if a.op == "axis") != variable.axes:
@@ -272,20 +272,14 @@ def _index_type(type_: Type) -> Int | Enum:
     return type_ if isinstance(type_, Int | Enum) else Int(0, 1)
 
 
-def coded_values(type_: Type, values: Iterable[Any], real: Any) -> np.ndarray:
-    """Values as arrays hold them; reals are compared, and have one precision, `real`."""
-    codes = [_code(type_, v) for v in values]
-    return np.asarray(codes, dtype=real if isinstance(type_, Real) else None)
+def outcome_codes(variable: RandomVariable) -> np.ndarray:
+    """The values of a finite variable as arrays hold them; reals have 64 bits, as constants."""
+    return np.asarray([_code(variable.type, v) for v in variable.outcomes])
 
 
-def outcome_codes(variable: RandomVariable, real: Any) -> np.ndarray:
-    """The values of a finite variable as arrays hold them."""
-    return coded_values(variable.type, variable.outcomes, real)
-
-
-def coded(variable: RandomVariable, index: Any, real: Any) -> Any:
+def coded(variable: RandomVariable, index: Any) -> Any:
     """The values of a finite variable at some positions. Consecutive ones need no gather."""
-    codes = outcome_codes(variable, real)
+    codes = outcome_codes(variable)
     array = jnp.asarray(codes)
     if codes.dtype == bool and codes.tolist() == [False, True]:
         return index == 1

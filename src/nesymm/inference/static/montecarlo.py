@@ -41,7 +41,7 @@ class _Sampler:
             logits = expand(jnp, table, _DIMS)
             shape = (self.samples, logits.shape[-1])
             index = jax.random.categorical(key, jnp.broadcast_to(logits, shape))
-            return Named(coded(variable, index, low.real), _DIMS)
+            return Named(coded(variable, index), _DIMS)
         # It is drawn whether or not its guard holds, so its parameters must be kept valid.
         guarded = replace(variable, guard=FALSE)
         return draw_infinite(low, guarded, key, _DIMS, (self.samples,))
