@@ -163,7 +163,7 @@ def tenths(g: Generator) -> None:
         g.preds.append(pred)
     if not keys:
         g.add(s.Query(replace(first, args=(g.pick(values),), when=when and "t")))
-        if g.flip(0.4):
+        if g.timed and g.flip(0.4):
             g.observe_data(second.name, (), lambda: g.pick(others))
     g.features.add("real numbers of a list, static" if static else "real numbers of a list")
 
