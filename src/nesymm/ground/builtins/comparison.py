@@ -86,7 +86,7 @@ def is_(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
         value = ctx.number(value, lit.span, lit.timed)
     if isinstance(value, Expr):
         value = _with_decimals(ctx, value)
-    return bind(env, (lit.args[0], value if lit.timed else rounded(value)))
+    return bind(env, (lit.args[0], rounded(value)))
 
 
 # What has infinitely many values, or what only the run knows, is not rounded: equality says nothing
