@@ -32,11 +32,11 @@ MASK = (1 << 64) - 1
 
 def evaluate(jaxpr: core.Jaxpr, consts: Any, *args: Any) -> list[Any]:
     """The outputs of a trace, as NumPy arrays."""
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(to_numpy, consts), strict=True))
+    env: dict[Any, Any] = {v: constant(c, v) for v, c in zip(jaxpr.constvars, consts, strict=True)}
     env.update(zip(jaxpr.invars, args, strict=True))
 
     def read(atom: Any) -> Any:
-        return to_numpy(atom.val) if isinstance(atom, core.Literal) else env[atom]
+        return constant(atom.val, atom) if isinstance(atom, core.Literal) else env[atom]
 
     for eqn in jaxpr.eqns:
         inputs = [read(a) for a in eqn.invars]
@@ -66,6 +66,13 @@ def to_numpy(value: Any) -> Any:
     return np.asarray(value)
 
 
+def constant(value: Any, atom: Any) -> Any:
+    """What a trace holds or is given, in the precision that XLA gives it."""
+    known, dtype = to_numpy(value), atom.aval.dtype
+    is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return known if is_key else known.astype(dtype, copy=False)
+
+
 def from_numpy(value: Any, aval: Any) -> jax.Array:
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
         with compiled():
@@ -79,7 +86,8 @@ _by_compiler = pjit._pjit_call_impl_python
 
 def _by_numpy(*args: Any, jaxpr: Any, **_: Any) -> tuple[list[jax.Array], None, None, list[Any]]:
     with np.errstate(all="ignore"):
-        out = evaluate(jaxpr.jaxpr, jaxpr.consts, *map(to_numpy, args))
+        given = map(constant, args, jaxpr.jaxpr.invars)
+        out = evaluate(jaxpr.jaxpr, jaxpr.consts, *given)
     return [from_numpy(x, a) for x, a in zip(out, jaxpr.out_avals, strict=True)], None, None, []
 
 

@@ -16,6 +16,7 @@
 | relations over two entities | `pairs` |
 | continuous variables compared with numbers, affine terms, counts without bound | `continuous` |
 | two normals compared; random walks, by Kalman's filter | `contest`, `walk` |
+| real numbers of a list: drawn, added up, compared, a probability | `tenths` |
 | hidden normal with a normal measurement, guides with bodies | `measured` |
 | inputs: per step and static; names, whole, real, truth; missing | `given` |
 | variables that are their own value | `own_value` |

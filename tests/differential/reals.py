@@ -1,10 +1,13 @@
-"""Continuous variables, alone and measured."""
+"""Real numbers: continuous variables, alone and measured, and numbers of a list."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from differential import syntax as s
+from differential.values import value_of
+from differential.vocabulary import SPLITS
 
 if TYPE_CHECKING:
     from differential.generator import Generator
@@ -124,4 +127,45 @@ def walk(g: Generator) -> None:
     g.add(s.Query(s.Atom(made.up, (), g.pick(("t", "T")))))
 
 
-PARTS = ((1, continuous), (1, measured), (0.7, contest), (0.7, walk))
+def tenths(g: Generator) -> None:
+    """Real numbers of a list: compared with each other, added up, asked for, as a probability."""
+    keys = g.key()
+    static = g.timed and g.flip(0.4)
+    when = None if static else g.now
+    values = g.pick(((0.1, 0.7), (0.2, 0.9), (0.1, 0.2, 0.7), (0.25, 0.5)))
+    others = g.pick(((0.1, 0.7), (0.2, 0.6), (0.05, 0.3, 0.35)))
+    if not g.spend((len(values) + len(others) - 2) * g.count(keys)):
+        return
+    names, _ = g.head_scope(keys)
+    domain = tuple(g.domain_goals(keys, names))
+    drawn = []
+    for choice, step in ((values, when), (others, g.now)):
+        atom = s.Atom(g.name("r"), (*names, "XYZ"[len(drawn)]), step)
+        shares = g.pick(SPLITS[len(choice)])
+        g.add(s.Draw(atom, "categorical", (list(shares), list(choice)), domain))
+        drawn.append(atom)
+    first, second = drawn
+    op = g.pick(("+", "+", "-", "*"))
+    result = s.Atom(g.name("z"), (*names, "Z"), g.now)
+    cuts = [round(value_of((op, x, y), {}, None), 15) for x in values for y in others]
+    g.clause(None, result, [first, second, s.Compare("is", "Z", (op, "X", "Y"))])
+    body = g.pick((
+        [first, second, s.Compare(g.pick((">", ">=", "=:=")), "X", "Y")],
+        [result, s.Compare(g.pick((">", ">=", "=:=", "<")), "Z", g.pick(cuts))],
+        [replace(first, args=(*names, g.pick(values)))],
+    ))  # fmt: skip
+    pred = g.define("big", keys)
+    g.clause(None, s.Atom(pred.name, names, g.now), [*domain, *body])
+    g.preds.append(pred)
+    if g.flip():
+        pred = g.define("heads", keys)
+        g.clause("X", s.Atom(pred.name, names, g.now), [*domain, first])
+        g.preds.append(pred)
+    if not keys:
+        g.add(s.Query(replace(first, args=(g.pick(values),), when=when and "t")))
+        if g.timed and g.flip(0.4):
+            g.observe_data(second.name, (), lambda: g.pick(others))
+    g.features.add("real numbers of a list, static" if static else "real numbers of a list")
+
+
+PARTS = ((1, continuous), (1, measured), (0.7, contest), (0.7, walk), (1, tenths))

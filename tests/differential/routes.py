@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 import numpy_backend
 
@@ -26,6 +27,12 @@ from nesymm.inference.data import wanted
 from nesymm.inference.methods import Auto, Bootstrap, ExactForward, RaoBlackwellised
 
 TOLERANCE = 1e-6
+TOLERANCE_32 = 1e-4
+
+
+def tolerance() -> float:
+    """How far numbers may be from the oracle's, with the bits that JAX has at present."""
+    return TOLERANCE if jax.config.jax_enable_x64 else TOLERANCE_32
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,8 @@ def networks(case: s.Case, shifts: Mapping[str, Any] | None = None) -> dict[str,
 # ---------------------------------------------------------------- comparing
 
 
-def near(found: float, right: float, tolerance: float = TOLERANCE) -> bool:
-    return math.isfinite(found) and abs(found - right) <= tolerance * max(1.0, abs(right))
+def near(found: float, right: float) -> bool:
+    return math.isfinite(found) and abs(found - right) <= tolerance() * max(1.0, abs(right))
 
 
 def check_series(
@@ -122,11 +129,11 @@ def check_series(
         for t in range(steps):
             p = float(row[t])
             if expected is None:
-                if not math.isnan(p) and abs(p) > TOLERANCE:
+                if not math.isnan(p) and abs(p) > tolerance():
                     raise Wrong(f"{what} {name}, sequence {b}, step {t}: {p:.6g} (expected 0)")
                 continue
             q = expected[t]
-            if math.isnan(q) or (name not in found and q <= TOLERANCE):
+            if math.isnan(q) or (name not in found and q <= tolerance()):
                 continue
             if name not in found:
                 p = 0.0
@@ -140,7 +147,7 @@ def check_final(found: Mapping[str, Any], right: Mapping[str, float], b: int) ->
         if name in right:
             if not near(p, right[name]):
                 raise Wrong(f"{name}, sequence {b}: {p:.6g} (expected {right[name]:.6g})")
-        elif not math.isnan(p) and abs(p) > TOLERANCE:
+        elif not math.isnan(p) and abs(p) > tolerance():
             raise Wrong(f"{name}, sequence {b}: {p:.6g} (expected 0)")
 
 
@@ -225,7 +232,7 @@ def static(subject: Subject) -> None:
             error = found.stderr.get(name, 0.0)
             if found.stderr:
                 error = max(error, math.sqrt(q * (1 - q) / 1000), 1e-4)
-            if abs(p - q) > TOLERANCE + 7 * error:
+            if abs(p - q) > tolerance() + 7 * error:
                 raise Wrong(f"{name}, sequence {b}: {p:.6g} (expected {q:.6g})")
         if not found.stderr and not near(found.log_evidence, right.log_evidence):
             raise Wrong(
@@ -300,7 +307,7 @@ def check_estimates(
         for t in range(steps):
             ratio = np.exp(gains[:, t] - truth[t])
             spread = ratio.std(ddof=1) / math.sqrt(runs)
-            margin = SIGMAS * math.hypot(spread, 1 / math.sqrt(total)) + TOLERANCE
+            margin = SIGMAS * math.hypot(spread, 1 / math.sqrt(total)) + tolerance()
             if abs(ratio.mean() - 1) > margin:
                 found = math.log(max(ratio.mean(), 1e-300)) + truth[t]
                 raise Wrong(
@@ -333,7 +340,7 @@ def _check_mean(what: str, column: Any, weights: Any, right: float, total: float
     mean = float((w * column[ok]).sum())
     spread = math.sqrt(float(((w * (column[ok] - mean)) ** 2).sum()))
     floor = math.sqrt(max(right * (1 - right), 1 / total) / total)
-    if abs(mean - right) > SIGMAS * math.hypot(spread, floor) + TOLERANCE:
+    if abs(mean - right) > SIGMAS * math.hypot(spread, floor) + tolerance():
         raise Wrong(f"{what}, sequence {b}: {mean:.4g} (expected {right:.4g})")
 
 
@@ -483,7 +490,6 @@ def _compare_joint(subject: Subject, method: Any, count: int, seed: int) -> None
 def gradients(subject: Subject) -> None:
     """Gradients of the log-evidence in learnable numbers against differences of the oracle's."""
     _exact_only(subject)
-    import jax
 
     case, model = subject.case, subject.model
     starts = oracle.learnables(case)
@@ -640,7 +646,8 @@ def assess(case: s.Case, names: Any) -> list[Verdict]:
     except Exception as error:
         return [Verdict("compile", "crashed", _place(error))]
     subject = Subject(case, model, expected)
-    return [judge(name, subject) for name in names]
+    with jax.enable_x64(case.seed % 3 != 0):
+        return [judge(name, subject) for name in names]
 
 
 def confirmed(case: s.Case, verdict: Verdict) -> Verdict:

@@ -163,6 +163,8 @@ def compare(goal: s.Compare, binding: Binding, time: Any) -> Binding | None:
     op = goal.op
     if op in ("is", "="):
         right = value_of(goal.right, binding, time)
+        if isinstance(right, float):
+            right = round(right, 15)  # as ProbLog keeps numbers
         if s.is_variable(goal.left) and goal.left not in binding:
             return {**binding, goal.left: right}
         return binding if value_of(goal.left, binding, time) == right else None

@@ -15,7 +15,7 @@ SHRINK_CASE_SECONDS = 20
 
 
 def prepare() -> None:
-    """Once per process: NumPy runs what JAX traces, in 64 bits."""
+    """Once per process: NumPy runs what JAX traces."""
     import jax
 
     jax.config.update("jax_enable_x64", True)

@@ -156,3 +156,14 @@ def test_a_network_that_cannot_be_traced_gets_the_cure() -> None:
         model = nesymm.compile(program, networks={"net": lambda x, w=width: np.full(w, float(x))})
         with pytest.raises(NesymmError, match=told):
             model.infer(samples=10) if given is None else model.filter(given)
+
+
+def test_a_step_that_there_is_not() -> None:
+    found = nesymm.compile("0.3::rain@t. query(rain@t). query(rain@T).").filter(steps=3)
+    assert found.probability("rain@t", step=2) == pytest.approx([0.3])
+    assert found.probability("rain@T") == pytest.approx([0.3])
+    for step in (3, -1, 1.5):
+        with pytest.raises(NesymmError, match="step: expected a whole number from 0 and below 3"):
+            found.probability("rain@t", step=step)  # type: ignore[arg-type]
+    with pytest.raises(NesymmError, match=r"snow@t is not asked in the program \(asked: rain@T, "):
+        found.probability("snow@t")

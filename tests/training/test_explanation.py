@@ -161,3 +161,15 @@ def test_nothing_is_compiled_to_explain(monkeypatch) -> None:
     found = nesymm.compile(CAUSES).generate(steps=2, method="exact")
     monkeypatch.delattr("nesymm.ground.grounder.ground")
     assert found.explain()
+
+
+def test_what_is_written_as_an_underscore_is_shown_so() -> None:
+    model = nesymm.compile("""
+        room(hall). room(attic).
+        at(ann, hall)@t.
+        dark(R)@t :- room(R), not at(_, R)@t.
+        query(dark(attic)@t).
+    """)
+    paths = model.generate(count=1, steps=1)
+    shown = [str(f) for f in model.explain(paths)]
+    assert any(f.startswith("dark(attic)@0 because room(attic), not at(_,attic)@0") for f in shown)

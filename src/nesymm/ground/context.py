@@ -29,6 +29,7 @@ class Context:
         }
         self.evaluator = Evaluator(self.program.networks, tensors)
         self.flags: dict[Flag, None] = {}
+        self.infinite: set[str] = set()  # the names of what is drawn from infinitely many values
 
     def number(
         self, term: Any, span: Span | None, timed: bool = True, constraint: str = "real"

@@ -296,7 +296,7 @@ def _steps(
     if lengths is None:
         raise DataError(
             "no data has a time axis, so that the number of steps is not known\n"
-            "  = help: give it: `steps=10`"
+            "  = help: give it: `steps=10`, or `--steps 10` on the command line"
         )
     longest = max(1, int(np.max(lengths)))
     _refuse_endless(longest, batch)

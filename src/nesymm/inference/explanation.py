@@ -28,6 +28,7 @@ from nesymm.ir.passes.phases import at_first, at_later
 from nesymm.ir.step import ClauseUse, Hole, Provenance, RandomVariable
 from nesymm.ir.symbols import CondList, inside
 from nesymm.ir.terms import Compound, show
+from nesymm.language.check.terms import OURS
 from nesymm.language.printer import pprint
 from nesymm.language.program import (
     At,
@@ -307,7 +308,9 @@ def _filled(term: Term, env: Mapping[str, Any]) -> Term:
     """A term with its variables replaced by their values."""
     match term:
         case Var(name):
-            return _as_term(env[name]) if name in env else term
+            if name in env:
+                return _as_term(env[name])
+            return Var("_") if OURS in name else term  # an `_` has a name of ours
         case Struct():
             return replace(term, args=tuple(_filled(a, env) for a in term.args))
         case ListTerm(items, tail):

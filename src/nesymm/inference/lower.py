@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nesymm.inference.arrays import indexed, stop_gradient, xp
+from nesymm.inference.arrays import cast, indexed, stop_gradient, xp
 from nesymm.inference.densities import constrain, log_interval, sound
 from nesymm.inference.named import Named, apply, expand, reduce, take, union
 from nesymm.ir.expr import Axis, ConstantTable, Expr, postorder
@@ -21,7 +21,11 @@ from nesymm.ir.types import Bool, Enum, Int, Real, Tensor, Type, domain, join
 
 
 class Lowering(ABC):
-    """Evaluates expressions; every expression once. `real` is the dtype of real numbers."""
+    """Evaluates expressions; every expression once.
+
+    `real` is the dtype of real numbers that data or parameters have a part in. Those that are
+    known have 64 bits, so that comparing them does not depend on `real`.
+    """
 
     def __init__(self, real: Any):
         self.real = real
@@ -89,6 +93,8 @@ class Lowering(ABC):
                 return Named(xp.take(tensor.array, expr.data, len(tensor.dims)), tensor.dims)
             case "float":
                 return Named(args[0].array * 1.0, args[0].dims)
+            case "decimals":
+                return Named(_decimals(args[0].array), args[0].dims)
             case op if op in _UNARY:
                 return Named(getattr(xp, _UNARY[op])(args[0].array), args[0].dims)
             case op if op in _ROUNDING:
@@ -143,7 +149,7 @@ class Lowering(ABC):
             case Int():
                 return Named(xp.asarray(value, dtype=self.whole))
             case Real():
-                return Named(xp.asarray(value, dtype=self.real))
+                return Named(xp.asarray(value, dtype=np.float64))
             case Enum(values):
                 return Named(xp.asarray(values.index(value), dtype=self.whole))
             case Tensor(shape):
@@ -175,7 +181,7 @@ class Lowering(ABC):
             codes = np.asarray([known.get(v, 0) for v in source.values])
             return Named(indexed(codes.astype(self.whole), value.array), value.dims)
         if isinstance(source, Int) and isinstance(target, Real):
-            return Named(value.array.astype(self.real), value.dims)
+            return Named(cast(value.array, np.float64), value.dims)
         return value
 
     def _case(self, expr: Expr, args: tuple[Named, ...]) -> Named:
@@ -216,7 +222,8 @@ class Lowering(ABC):
         table: ConstantTable = expr.data
         shape = tuple(int(d.size) for d in table.domains)
         columns = [_positions(d) for d in table.domains]
-        dense = np.full(shape, self._code(table.default, expr.type), dtype=self._dtype(expr.type))
+        dtype = np.float64 if isinstance(expr.type, Real) else self._dtype(expr.type)
+        dense = np.full(shape, self._code(table.default, expr.type), dtype=dtype)
         for key, value in table.entries.items():
             at = tuple(column[k] for column, k in zip(columns, key, strict=True))
             dense[at] = self._code(value, expr.type)
@@ -282,3 +289,11 @@ _BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "idiv": "floor_divide",
     "mod": "mod", "min": "minimum", "max": "maximum", "pow": "power",
 }  # fmt: skip
+
+
+def _decimals(x: Any) -> Any:
+    """`rounded`, for arrays; in 32 bits with 6 decimals. From 8 on, numbers have no more."""
+    decimals, error = (15, 1e-10) if x.dtype == np.float64 else (6, 1e-6)
+    kept = xp.round(x, decimals)
+    whole = (xp.abs(x) >= 8) | (xp.abs(kept - x) > error * xp.abs(x))
+    return xp.where(whole, x, kept)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.atoms import check_number
 from nesymm.inference.diagnostics import Diagnostics
 from nesymm.inference.questions import Question
 from nesymm.ir.step import active
@@ -70,13 +71,16 @@ class Filtered:
         Of a query that is asked at every step it is that of `step`, or else of the last step at
         which it is asked.
         """
-        if query in self.final:
-            return self.final[query]
-        if query not in self.filtered:
+        try:
+            rows = self.final[query] if query in self.final else self.filtered[query]
+        except KeyError:
             known = ", ".join([*self.final, *self.filtered]) or "none"
-            raise NesymmError(f"{query} is not asked in the program (asked: {known})")
-        rows = self.filtered[query]
+            message = f"{query} is not asked in the program (asked: {known})"
+            raise NesymmError(message) from None
+        if rows.ndim == 1:
+            return rows
         if step is not None:
+            check_number("step", step, rows.shape[1], "steps")
             return rows[:, step]
         asked = ~np.isnan(rows)
         last = np.where(asked.any(1), rows.shape[1] - 1 - np.argmax(asked[:, ::-1], axis=1), -1)

@@ -270,7 +270,7 @@ def lift_key(expr: Expr) -> tuple:
 
 
 def outcome_codes(variable: RandomVariable) -> np.ndarray:
-    """The values of a finite variable as arrays hold them."""
+    """The values of a finite variable as arrays hold them; reals have 64 bits, as constants."""
     return np.asarray([_code(variable.type, v) for v in variable.outcomes])
 
 

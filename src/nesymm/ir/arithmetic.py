@@ -8,6 +8,7 @@ from typing import Any
 
 from nesymm.ir.algebra import ADMITS, FLIP, and_, conjuncts, const, is_const, tighten
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
+from nesymm.ir.terms import rounded
 from nesymm.ir.types import (
     INF,
     Int,
@@ -38,7 +39,7 @@ def _power(x: Any, y: Any) -> Any:
 
 
 # As ProbLog computes: `/` gives a real number, `//` and `mod` round down, `round` rounds
-# halves to even, and a sign is a whole number.
+# halves to even, and a sign is a whole number. `decimals` is what `is` makes of a real number.
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda x: -x,
     "abs": abs,
@@ -56,6 +57,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "truncate": lambda x: math.trunc(x),
     "sign": lambda x: (x > 0) - (x < 0),
     "float": float,
+    "decimals": rounded,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda x, y: x + y,
@@ -142,6 +144,8 @@ def _result_type(op: str, types: list) -> Type:
             return Int(-1, 1)
         case "tanh" | "sin" | "cos":
             return Real(-1, 1)
+        case "decimals":
+            return like(a, a, rounded(a.lo), rounded(a.hi))
         case "pow":
             return Int() if isinstance(a, Int) and isinstance(b, Int) and b.lo >= 0 else Real()
     if op in _WHOLE:

@@ -10,7 +10,8 @@ from nesymm.ground.context import Context
 from nesymm.ground.literals import BuiltinLit
 from nesymm.ground.unify import Env, resolve, unify
 from nesymm.ir.algebra import and_, eq, le, lt, not_
-from nesymm.ir.expr import TRUE, Expr
+from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic
+from nesymm.ir.expr import TRUE, Expr, postorder
 from nesymm.ir.symbols import as_expr, is_ground, key_of
 from nesymm.ir.terms import Compound, V, rounded
 from nesymm.ir.types import Int, Real, Tensor
@@ -83,4 +84,22 @@ def is_(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
         value = ctx.number(value, lit.span, lit.timed)
     if type(value) is tuple and type(resolve(lit.args[1], env)) is not Compound:
         value = ctx.number(value, lit.span, lit.timed)
-    return bind(env, (lit.args[0], value if lit.timed else rounded(value)))
+    if isinstance(value, Expr):
+        value = _with_decimals(ctx, value)
+    return bind(env, (lit.args[0], rounded(value)))
+
+
+# What has infinitely many values, or what only the run knows, is not rounded: equality says nothing
+# about the former, and either may have a gradient.
+_MEASURED = frozenset(("input", "observed", "slot", "param", "neural", "item", "atom", "lfp"))
+
+
+def _with_decimals(ctx: Context, value: Expr) -> Expr:
+    """A real number that is computed from finitely many values keeps 15 decimals, as constants do:
+    0.1 + 0.2 is 0.3."""
+    if not isinstance(value.type, Real) or value.op not in UNARY | BINARY:
+        return value
+    for node in postorder([value]):
+        if node.op in _MEASURED or (node.op == "rv" and node.data in ctx.infinite):
+            return value
+    return arithmetic("decimals", value)

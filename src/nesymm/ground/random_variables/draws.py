@@ -60,6 +60,8 @@ def draw(
     number = derivation_number(answer, table, key_names)
     call = key_of(table.args)
     name, refs = variables.declare(head.pred, lit, number, identity, answer.terms, call, variable)
+    if support is None:
+        ctx.infinite.add(name)
     yield from _bound(make("rv", refs, name, type_), support, len(lit.drawn), family, span)
 
 
