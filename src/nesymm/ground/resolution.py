@@ -113,8 +113,7 @@ class Engine:
     def _open(self, pred: Pred, args: tuple, span: Span | None, caller: State | None) -> Table:
         """A new table, its derivations started."""
         self.created += 1
-        table = Table(pred, args, self.created, span)
-        table.waiting = caller
+        table = Table(pred, args, self.created, span, caller)
         measure(table, None if caller is None else caller.table)
         check_call(table, len(self.open))
         self.tables[pred, key_of(args)] = table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Protocol
 
@@ -40,88 +41,69 @@ class Host(Protocol):
     def completed(self, table: Table) -> None: ...
 
 
+@dataclass(eq=False, slots=True)
 class Answer:
     """One row of a table. `derivations` while the table is open, `condition` afterwards."""
 
-    __slots__ = ("condition", "derivations", "reference", "span", "terms")
+    terms: tuple
+    condition: Expr
+    span: Span | None
+    derivations: list[Expr] = field(init=False)
+    reference: Expr | None = None
 
-    def __init__(self, terms: tuple, condition: Expr, span: Span | None):
-        self.terms = terms
-        self.derivations = [condition]
-        self.condition = condition
-        self.reference: Expr | None = None
-        self.span = span
+    def __post_init__(self) -> None:
+        self.derivations = [self.condition]
 
 
+@dataclass(eq=False, slots=True)
 class Derivation:
     """One way in which a clause applied: its head, what its variables are bound to, when."""
 
-    __slots__ = ("condition", "env", "rule", "terms")
-
-    def __init__(self, rule: Resolvent, terms: tuple, env: Env, condition: Expr):
-        self.rule = rule
-        self.terms = terms
-        self.env = env
-        self.condition = condition
+    rule: Resolvent
+    terms: tuple
+    env: Env
+    condition: Expr
 
 
+@dataclass(eq=False, slots=True)
 class Table:
     """The answers to one call. `derived` and `calls` say, for explanations, which clauses they
     came from, and when which tables were called with symbols."""
 
-    __slots__ = (
-        "answers",
-        "answers_with_symbols",
-        "args",
-        "bag",
-        "calls",
-        "complete",
-        "consumers",
-        "derived",
-        "final",
-        "given",
-        "growth",
-        "largest",
-        "low",
-        "negations",
-        "number",
-        "numbers",
-        "order",
-        "ordered",
-        "pred",
-        "recursive",
-        "span",
-        "symbolic_depth",
-        "waiting",
-    )
+    pred: Pred
+    args: tuple
+    number: int
+    span: Span | None
+    waiting: State | None
+    low: int = field(init=False)
+    given: frozenset[Axis] = field(init=False)
+    answers: dict[Any, Answer] = field(default_factory=dict)
+    final: list[Answer] = field(default_factory=list)
+    # What is known of `final`: numbers of answers that are alike, those that have symbols.
+    numbers: dict[tuple[str, ...], dict[int, int]] = field(default_factory=dict)
+    answers_with_symbols: list[Answer] | None = None
+    derived: list[Derivation] = field(default_factory=list)
+    calls: list[tuple[Table, Expr]] = field(default_factory=list)
+    complete: bool = False
+    recursive: bool = False
+    consumers: list[State] = field(default_factory=list)
+    negations: list[tuple[Expr, State]] = field(default_factory=list)
+    # Whether ProbLog has the answers in the same order.
+    ordered: bool = True
+    order: Order | None = field(init=False)
+    symbolic_depth: int = 0
+    largest: int = 0
+    growth: int = 0
 
-    def __init__(self, pred: Pred, args: tuple, number: int, span: Span | None):
-        self.pred = pred
-        self.args = args
-        # Answers to be collected are counted as often as they are proved.
-        self.bag = pred.kind == "all"
-        # Whether ProbLog has the answers in the same order.
-        self.ordered = True
+    def __post_init__(self) -> None:
+        self.low = self.number
+        self.given = frozenset(axes_of(self.args))
         self.order = Order() if self.bag else None
-        self.number = number
-        self.low = number
-        self.span = span
-        self.answers: dict[Any, Answer] = {}
-        self.final: list[Answer] = []
-        # What is known of `final`: numbers of answers that are alike, those that have symbols.
-        self.numbers: dict[tuple[str, ...], dict[int, int]] = {}
-        self.answers_with_symbols: list[Answer] | None = None
-        self.derived: list[Derivation] = []
-        self.calls: list[tuple[Table, Expr]] = []
-        self.complete = False
-        self.recursive = False
-        self.consumers: list[State] = []
-        self.waiting: State | None = None
-        self.negations: list[tuple[Expr, State]] = []
-        self.given = frozenset(axes_of(args))
-        self.symbolic_depth = 0
-        self.largest = 0
-        self.growth = 0
+
+    @property
+    def bag(self) -> bool:
+        """Whether answers are to be collected, and so counted as often as they are proved."""
+        return self.pred.kind == "all"
 
     def with_symbols(self) -> list[Answer]:
         """The final answers that have symbols."""
@@ -138,34 +120,28 @@ class Table:
         return any(isinstance(a, Expr) and a.op != "axis" for a in self.args)
 
 
+@dataclass(eq=False, slots=True)
 class State:
-    """A derivation under way: the literals still to prove, bindings, condition."""
+    """A derivation under way: the literals still to prove, bindings, condition.
 
-    __slots__ = ("alone", "body", "condition", "depth", "env", "rule", "table")
+    It is `alone` if one literal leads to the next: there never was another beside it.
+    """
 
-    def __init__(
-        self,
-        table: Table,
-        rule: Resolvent,
-        body: tuple[Lit, ...],
-        env: Env,
-        condition: Expr,
-        depth: int = 0,
-    ):
-        self.table = table
-        self.rule = rule
-        self.body = body
-        self.env = env
-        self.condition = condition
-        self.depth = depth
-        # Whether one literal leads to the next: there never was another beside it.
-        self.alone = len(body) < 2
+    table: Table
+    rule: Resolvent
+    body: tuple[Lit, ...]
+    env: Env
+    condition: Expr
+    depth: int = 0
+    alone: bool = True
+
+    def __post_init__(self) -> None:
+        self.alone = self.alone and len(self.body) < 2
 
     def then(self, body: tuple[Lit, ...], env: Env, condition: Expr, deeper: int = 0) -> State:
         """The same derivation, further on."""
-        new = State(self.table, self.rule, body, env, condition, self.depth + deeper)
-        new.alone = new.alone and self.alone
-        return new
+        depth = self.depth + deeper
+        return State(self.table, self.rule, body, env, condition, depth, self.alone)
 
 
 def spelt_out(answer: Answer) -> Iterator[Answer]:

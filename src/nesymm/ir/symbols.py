@@ -7,6 +7,7 @@ A term may hold an `Expr` wherever it may hold a constant. A list whose items ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from nesymm.ir.algebra import const, item, vector
@@ -15,6 +16,7 @@ from nesymm.ir.terms import Compound, Cons, V
 from nesymm.ir.types import Int, Real, Tensor
 
 
+@dataclass(frozen=True, slots=True)
 class CondList:
     """A list whose items are there or not, each under its condition.
 
@@ -25,17 +27,9 @@ class CondList:
     item belongs to the clause around the list.
     """
 
-    __slots__ = ("items", "ordered", "own")
-
-    def __init__(
-        self,
-        items: tuple[tuple[Any, Expr], ...],
-        ordered: bool = True,
-        own: frozenset[Axis] = frozenset(),
-    ):
-        self.items = items
-        self.ordered = ordered
-        self.own = own
+    items: tuple[tuple[Any, Expr], ...]
+    ordered: bool = True
+    own: frozenset[Axis] = field(default=frozenset(), compare=False)
 
     @property
     def given(self) -> frozenset[Axis]:
@@ -45,16 +39,6 @@ class CondList:
     @property
     def certain(self) -> bool:
         return all(condition is TRUE for _, condition in self.items)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CondList)
-            and self.items == other.items
-            and self.ordered == other.ordered
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.items)
 
 
 def parts(term: Any) -> tuple:
