@@ -18,7 +18,7 @@ from nesymm.ground.tabling import Table
 from nesymm.ir.algebra import conjuncts, or_
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Expr, System, make, rewrite
-from nesymm.ir.strong_components import strong_components
+from nesymm.ir.reachability import strong_components
 from nesymm.ir.terms import atom_text
 
 if TYPE_CHECKING:

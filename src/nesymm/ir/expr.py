@@ -208,4 +208,9 @@ def leaves(roots: Iterable[Expr], op: str) -> list[Expr]:
     return [node for node in postorder(roots) if node.op == op]
 
 
+def drawn(roots: Iterable[Expr]) -> dict[str, None]:
+    """The random variables that expressions read, in order."""
+    return dict.fromkeys(node.data for node in leaves(roots, "rv"))
+
+
 Substitution = Mapping[Axis, Expr]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nesymm.ir.strong_components import strong_components
+from nesymm.ir.reachability import strong_components
 
 FALSE, TRUE, LITERAL, AND, OR, NOT, ATOM = range(7)
 OP_NAMES = ("false", "true", "literal", "and", "or", "not", "atom")

@@ -6,12 +6,14 @@ at later steps `t = 0` is false, and a fluent that is always there needs no pres
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from nesymm.ir.algebra import and_, axis_value, const, is_const
 from nesymm.ir.axes import case, rebuild, substitute
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make, postorder, rewrite
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, drawn, make, rewrite
+from nesymm.ir.reachability import reachable
 from nesymm.ir.step import (
     ObservationDecl,
     Part,
@@ -67,11 +69,11 @@ def phases(step: StepProgram, given: frozenset[str] = frozenset()) -> Phases:
     first = replace(first, observations=tuple(o for o in first.observations if _at_first(o)))
     later = replace(later, observations=tuple(o for o in later.observations if _at_later(o)))
     static = {v.name for v in step.variables if v.static}
-    read = {n.data for n in postorder(_needed(later)) if n.op == "rv"}
-    kept = tuple(v.name for v in step.variables if v.name in static & read)
-    start = prune(first, set(kept))
+    read = _needed(later)
+    kept = tuple(v.name for v in step.variables if v.static and v.name in read)
+    start = prune(first, kept)
     statics = {v.name: v for v in start.variables if v.static}
-    return Phases(start, prune(later, set(), static), kept, present, statics)
+    return Phases(start, prune(later, (), static), kept, present, statics)
 
 
 def _at_first(observation: ObservationDecl) -> bool:
@@ -141,42 +143,21 @@ def _known(node: Expr, args: tuple[Expr, ...], given: frozenset[str]) -> Expr:
 # ---------------------------------------------------------------- what a phase needs
 
 
-def _needed(step: StepProgram) -> list[Expr]:
-    """What a step is run for: everything else is there for its sake."""
-    roots = list(replace(step, variables=()).roots())
-    used: set[str] = set()
-    variables = {v.name: v for v in step.variables}
-    fresh = list(roots)
-    while fresh:
-        found = [
-            n.data
-            for n in postorder(fresh)
-            if n.op == "rv" and n.data in variables and n.data not in used
-        ]
-        used |= set(found)
-        fresh = [e for name in dict.fromkeys(found) for e in variables[name].expressions()]
-        roots += fresh
-    return roots
+def _needed(step: StepProgram, keep: Iterable[str] = ()) -> dict[str, None]:
+    """The variables that a step is run for: all that is not a variable reads them, or they are to
+    be kept; and what these depend on."""
+    parents = {v.name: drawn(v.expressions()) for v in step.variables}
+    read = drawn(replace(step, variables=()).roots())
+    return reachable([*read, *keep], lambda name: parents.get(name, ()))
 
 
 def prune(
-    step: StepProgram, keep: set[str], known: set[str] | frozenset[str] = frozenset()
+    step: StepProgram, keep: Iterable[str], known: set[str] | frozenset[str] = frozenset()
 ) -> StepProgram:
     """Only the variables that are drawn in this phase."""
-    read = {n.data for n in postorder(_needed(step)) if n.op == "rv"} | keep
-    read &= {v.name for v in step.variables}
-    # What a kept variable depends on is needed too.
-    variables = {v.name: v for v in step.variables}
-    stack = list(read)
-    while stack:
-        for node in postorder(list(variables[stack.pop()].expressions())):
-            if node.op == "rv" and node.data not in read:
-                read.add(node.data)
-                stack.append(node.data)
-    drawn = tuple(
-        v for v in step.variables if v.name in read and v.name not in known and v.guard is not FALSE
-    )
-    return replace(step, variables=drawn)
+    needed = _needed(step, keep).keys() - known
+    variables = (v for v in step.variables if v.name in needed and v.guard is not FALSE)
+    return replace(step, variables=tuple(variables))
 
 
 def without_latches(both: Phases) -> Phases:

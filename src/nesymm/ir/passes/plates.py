@@ -34,6 +34,7 @@ from nesymm.ir.algebra import and_, axis_value, const, is_const, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import case, rebuild, substitute
 from nesymm.ir.expr import TRUE, Axis, Expr, make, postorder, rewrite
+from nesymm.ir.reachability import reachable
 from nesymm.ir.step import RandomVariable, StepProgram
 from nesymm.ir.types import domain
 
@@ -92,14 +93,9 @@ def _told_apart(step: StepProgram, variables: Variables, names: frozenset[str]) 
                 if keys != variables[node.data].axes:
                     apart.add(node.data)
         together.append(group)
-    changed = True
-    while changed:
-        changed = False
-        for group in together:
-            if group & apart and not group <= apart:
-                apart |= group
-                changed = True
-    return frozenset(apart)
+    return frozenset(
+        reachable(apart, lambda name: (n for group in together if name in group for n in group))
+    )
 
 
 # ---------------------------------------------------------------- reductions written out
