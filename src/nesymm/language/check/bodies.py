@@ -34,11 +34,11 @@ from nesymm.language.program import (
     Time,
 )
 from nesymm.language.terms import (
-    ListTerm,
     Num,
     Struct,
     Term,
     Var,
+    mapped,
 )
 from nesymm.language.times import lagged, read_time
 
@@ -297,14 +297,7 @@ def fetch(ctx: Context, term: Term, scope: Scope, prelude: list[Literal]) -> Ter
             )
         case Struct(name, args) if Pred(name, len(args)) in ctx.self_valued:
             return _value_of(ctx, term, None, term, scope, prelude)
-        case Struct(name, args) if args:
-            new = tuple(fetch(ctx, a, scope, prelude) for a in args)
-            return Struct(name, new, term.span)
-        case ListTerm(items, tail):
-            new = tuple(fetch(ctx, a, scope, prelude) for a in items)
-            rest = None if tail is None else fetch(ctx, tail, scope, prelude)
-            return ListTerm(new, rest, term.span)
-    return term
+    return mapped(term, lambda t: fetch(ctx, t, scope, prelude))
 
 
 def _value_of(

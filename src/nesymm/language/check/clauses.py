@@ -49,6 +49,7 @@ from nesymm.language.terms import (
     Struct,
     Term,
     Var,
+    mapped,
     variables,
 )
 
@@ -80,15 +81,7 @@ def _name_anonymous(ctx: Context, term: Term) -> Term:
             return Var(f"_{OURS}{ctx.counter}", term.span)
         case Struct("t", args) if args:
             return Struct("t", (args[0], *(_name_anonymous(ctx, a) for a in args[1:])), term.span)
-        case Struct(functor, args) if args:
-            return Struct(functor, tuple(_name_anonymous(ctx, a) for a in args), term.span)
-        case ListTerm(items, tail):
-            return ListTerm(
-                tuple(_name_anonymous(ctx, a) for a in items),
-                None if tail is None else _name_anonymous(ctx, tail),
-                term.span,
-            )
-    return term
+    return mapped(term, lambda t: _name_anonymous(ctx, t))
 
 
 def _read_choice(ctx: Context, statement: Term, head: Term, body: Term | None) -> Choice:
