@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 from nesymm.errors import fail
@@ -13,11 +13,18 @@ from nesymm.ground.literals import CollectLit
 from nesymm.ground.summary import by_list, fold, summarise
 from nesymm.ground.uncertain_lists import unfold
 from nesymm.ground.unify import Env, resolve, unify
-from nesymm.ir.algebra import and_, const, eq, or_
+from nesymm.ir.algebra import and_, or_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.symbols import CondList, axes_of, is_ground, key_of, map_symbols, symbols
+from nesymm.ir.symbols import (
+    CondList,
+    axes_of,
+    each_value,
+    is_ground,
+    key_of,
+    ways,
+)
 from nesymm.ir.terms import rounded
-from nesymm.ir.types import domain, is_finite
+from nesymm.ir.types import INF
 
 MAX_COPIES = 10_000
 
@@ -77,22 +84,17 @@ def gather(
 
 def _groups(lit: CollectLit, keys: tuple) -> Iterator[tuple[tuple, Expr]]:
     """What an answer is grouped by, and when: a value that is drawn may be any that it can take."""
-    drawn = list(dict.fromkeys(symbols(keys)))
-    values = [domain(d.type) if is_finite(d.type) else () for d in drawn]
-    ways = math.prod(map(len, values))
-    if not 0 < ways <= MAX_COPIES:
+    count = ways(keys)
+    if count > MAX_COPIES:
         fail(
             "E308",
             "an aggregate groups by a value that is not one of finitely many"
-            if not ways
-            else f"an aggregate groups by one of {ways:,} values",
+            if count == INF
+            else f"an aggregate groups by one of {count:,} values",
             lit.span,
             "group by constants",
         )
-    for chosen in product(*values):
-        place = dict(zip(drawn, chosen, strict=True))
-        here = and_(*(eq(d, const(value)) for d, value in place.items()))
-        yield map_symbols(keys, place.__getitem__), here
+    return each_value(keys)
 
 
 def _results(

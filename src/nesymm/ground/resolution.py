@@ -67,7 +67,7 @@ from nesymm.ground.unify import (
 from nesymm.ir.algebra import and_, conjuncts, const, eq, not_, or_
 from nesymm.ir.axes import any_, substitute
 from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, make
-from nesymm.ir.symbols import as_expr, axes_of, key_of, map_symbols, parts
+from nesymm.ir.symbols import as_expr, axes_of, axis_of, key_of, map_symbols, parts
 from nesymm.ir.terms import V
 from nesymm.language.program import Pred
 
@@ -411,9 +411,10 @@ class Engine:
         asked: dict[Axis, Expr] = {}
         for arg, term in zip(lit.keys, keys, strict=True):
             known = resolve(arg, state.env)
-            own = isinstance(term, Expr) and term.op == "axis" and term.data not in table.given
-            if own and type(known) is not V and not parts(known):
-                asked.setdefault(term.data, as_expr(known))
+            axis = axis_of(term)
+            open_ = type(known) is V or parts(known)
+            if axis is not None and axis not in table.given and not open_:
+                asked.setdefault(axis, as_expr(known))
         for drawn, extra in self.host.draw(lit, answer, table):
             here = map_symbols(drawn, partial(substitute, mapping=asked))
             pairs = zip((*lit.keys, *lit.drawn), (*keys, *here), strict=True)

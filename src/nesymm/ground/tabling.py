@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, Protocol
 
 from nesymm.errors import Span
@@ -14,11 +12,10 @@ from nesymm.ground.clauses import Resolvent
 from nesymm.ground.literals import CallLit, ChoiceLit, DrawLit, Lit
 from nesymm.ground.order import Order
 from nesymm.ground.unify import Env, unify
-from nesymm.ir.algebra import and_, const, eq, exclusive
+from nesymm.ir.algebra import and_, exclusive
 from nesymm.ir.expr import FALSE, Axis, Expr
-from nesymm.ir.symbols import axes_of, has_symbol, map_symbols, symbols
+from nesymm.ir.symbols import axes_of, each_value, has_symbol, ways
 from nesymm.ir.terms import atom_text
-from nesymm.ir.types import domain, is_finite, size
 from nesymm.language.program import Pred
 
 # How many values the symbols of an answer may take for it to be spelt out.
@@ -146,18 +143,12 @@ class State:
 
 def spelt_out(answer: Answer) -> Iterator[Answer]:
     """An answer for each of the values that its symbols can take, where they are few."""
-    found = list(dict.fromkeys(symbols(answer.terms)))
-    if not found or not all(is_finite(symbol.type) for symbol in found):
+    if not has_symbol(answer.terms) or ways(answer.terms) > MAX_VALUES:
         yield answer
         return
-    if math.prod(size(symbol.type) for symbol in found) > MAX_VALUES:
-        yield answer
-        return
-    for values in product(*(domain(symbol.type) for symbol in found)):
-        here = dict(zip(found, values, strict=True))
-        where = and_(*(eq(symbol, const(value)) for symbol, value in here.items()))
+    for terms, where in each_value(answer.terms):
         if where is not FALSE:
-            one = Answer(map_symbols(answer.terms, here.__getitem__), FALSE, answer.span)
+            one = Answer(terms, FALSE, answer.span)
             one.condition = and_(answer.condition, where)
             yield one
 

@@ -6,14 +6,16 @@ A term may hold an `Expr` wherever it may hold a constant. A list whose items ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
-from nesymm.ir.algebra import const, item, vector
+from nesymm.ir.algebra import and_, const, eq, item, vector
 from nesymm.ir.expr import TRUE, Axis, Expr
 from nesymm.ir.terms import Compound, Cons, V
-from nesymm.ir.types import Int, Real, Tensor
+from nesymm.ir.types import Int, Real, Tensor, domain, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,11 @@ def symbols(term: Any) -> list[Expr]:
     return [leaf for leaf in atoms_of(term) if isinstance(leaf, Expr)]
 
 
+def axis_of(term: Any) -> Axis | None:
+    """The axis that a term is the value of, if it is one."""
+    return term.data if type(term) is Expr and term.op == "axis" else None
+
+
 def axes_of(terms: Iterable[Any]) -> set[Axis]:
     found: set[Axis] = set()
     for term in terms:
@@ -132,6 +139,20 @@ def map_symbols(term: Any, change: Callable[[Expr], Any]) -> Any:
         items = tuple((map_symbols(t, change), change(c)) for t, c in term.items)
         return CondList(items, term.ordered, term.own)
     return rebuilt(term, lambda t: map_symbols(t, change))
+
+
+def ways(term: Any) -> float:
+    """How many values the symbols of a term can have together."""
+    return math.prod(size(symbol.type) for symbol in set(symbols(term)))
+
+
+def each_value(term: Any) -> Iterator[tuple[Any, Expr]]:
+    """The term for each of the finitely many values of its symbols, and when they have these."""
+    found = list(dict.fromkeys(symbols(term)))
+    for values in product(*(domain(symbol.type) for symbol in found)):
+        here = dict(zip(found, values, strict=True))
+        where = and_(*(eq(symbol, const(value)) for symbol, value in here.items()))
+        yield map_symbols(term, here.__getitem__), where
 
 
 def key_of(term: Any) -> Any:

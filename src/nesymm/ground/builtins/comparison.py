@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nesymm.errors import fail
@@ -30,24 +31,22 @@ def compare(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
         terms.append(ctx.evaluator.value(term, lit.span, lit.timed))
     a, b = terms
     terms_only = not any(isinstance(x, Expr) and isinstance(x.type, Tensor) for x in terms)
+    test = _TESTS[lit.name]
     if lit.name in ("=:=", "=\\=") and terms_only and (_is_term(a) or _is_term(b)):
-        same = eq(as_expr(a), as_expr(b))
-        return where(env, same if lit.name == "=:=" else not_(same))
+        return where(env, test(as_expr(a), as_expr(b)))
     x = as_expr(ctx.number(a, lit.span, lit.timed))
     y = as_expr(ctx.number(b, lit.span, lit.timed))
-    match lit.name:
-        case "<":
-            return where(env, lt(x, y))
-        case ">":
-            return where(env, lt(y, x))
-        case "=<":
-            return where(env, le(x, y))
-        case ">=":
-            return where(env, le(y, x))
-        case "=:=":
-            return where(env, eq(x, y))
-        case _:
-            return where(env, not_(eq(x, y)))
+    return where(env, test(x, y))
+
+
+_TESTS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "<": lt,
+    ">": lambda x, y: lt(y, x),
+    "=<": le,
+    ">=": lambda x, y: le(y, x),
+    "=:=": eq,
+    "=\\=": lambda x, y: not_(eq(x, y)),
+}
 
 
 def _is_term(value: Any) -> bool:
