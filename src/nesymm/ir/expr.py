@@ -37,10 +37,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nesymm.ir.describe import describe
 from nesymm.ir.types import BOOL, Enum, Int, Type
+
+T = TypeVar("T")
 
 Role = Literal["free", "key", "bound"]
 _ROLES: tuple[Role, ...] = ("free", "key", "bound")
@@ -181,6 +183,29 @@ def postorder(roots: Iterable[Expr], systems: bool = True) -> Iterator[Expr]:
             stack.extend((arg, False) for arg in reversed(below) if id(arg) not in seen)
 
 
+def fold(
+    root: Expr,
+    rule: Callable[[Expr, tuple[T, ...]], T],
+    memo: dict[int, T],
+    known: Callable[[Expr], T | None] = lambda node: None,
+) -> T:
+    """A value found bottom-up: `rule(node, values of its arguments)`, unless it is `known`."""
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, expanded = stack.pop()
+        if id(node) in memo:
+            continue
+        value = known(node)
+        if value is not None:
+            memo[id(node)] = value
+        elif expanded:
+            memo[id(node)] = rule(node, tuple(memo[id(arg)] for arg in node.args))
+        else:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in node.args if id(arg) not in memo)
+    return memo[id(root)]
+
+
 def rewrite(
     root: Expr,
     rule: Callable[[Expr, tuple[Expr, ...]], Expr],
@@ -189,19 +214,7 @@ def rewrite(
 ) -> Expr:
     """Rebuild bottom-up: `rule(node, new_args)`; nodes for which `keep` holds stay whole."""
     memo = {} if memo is None else memo
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, expanded = stack.pop()
-        if id(node) in memo:
-            continue
-        if keep(node):
-            memo[id(node)] = node
-        elif expanded:
-            memo[id(node)] = rule(node, tuple(memo[id(arg)] for arg in node.args))
-        else:
-            stack.append((node, True))
-            stack.extend((arg, False) for arg in node.args if id(arg) not in memo)
-    return memo[id(root)]
+    return fold(root, rule, memo, lambda node: node if keep(node) else None)
 
 
 def leaves(roots: Iterable[Expr], op: str) -> list[Expr]:

@@ -14,13 +14,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
+from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_
 from nesymm.ir.describe import axis_text
-from nesymm.ir.expr import Axis, Expr
+from nesymm.ir.expr import FALSE, TIME, Axis, Expr, fold
 from nesymm.ir.graph import Edge, Graph, Kind, Node
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 from nesymm.ir.symbols import has_symbol
 from nesymm.ir.terms import show as show_term
+from nesymm.ir.types import Int
 from nesymm.language.program import At
 
 # With more atoms than this, those of one predicate are one node even where some are
@@ -97,7 +99,8 @@ class _Member:
         """The steps at which it can be there."""
         conditions = [v.guard for v in self.variables] + [s.present for s in self.slots]
         conditions += [root.holds for root in self.roots]
-        spans = [s for s in map(_span, conditions) if s is not None]
+        spans = [_during(c) for c in conditions if c is not FALSE]
+        spans = [span for span in spans if span[0] <= span[1]]
         if not self.temporal or self.inputs or not spans:
             return 0, None
         last = max(b for _, b in spans)
@@ -262,7 +265,7 @@ class _Reader:
                     self._define(root.holds, member.id)
 
     def _define(self, expr: Expr, owner: str) -> None:
-        if expr.op in _LEAVES or expr.op in ("const", "axis", "time") or _interval(expr):
+        if expr.op in _LEAVES or expr.op in ("const", "axis", "time") or _is_about_time(expr):
             return
         owners = self.whole.setdefault(self.shapes.of(expr), [])
         if owner not in owners:
@@ -328,8 +331,8 @@ class _Reader:
                 for condition, value in zip(expr.args[::2], expr.args[1::2], strict=True):
                     yield condition, when, nets
                     yield value, _during(condition, when), nets
-                    if _interval(condition) == (0, 0):
-                        when = _meet(when, (1, inf))
+                    if _is_about_time(condition) and _during(condition) == (0, 0):
+                        when = max(when[0], 1), when[1]
             case "neural":
                 inner = nets if expr.data[0] in nets else (*nets, expr.data[0])
                 yield from ((arg, when, inner) for arg in expr.args)
@@ -375,41 +378,16 @@ def _add(
     use.networks.update(dict.fromkeys(nets))
 
 
-def _meet(a: _Interval, b: _Interval | None) -> _Interval:
-    return a if b is None else (max(a[0], b[0]), min(a[1], b[1]))
-
-
 def _during(condition: Expr, when: _Interval = _ALWAYS) -> _Interval:
-    """Those of the steps `when` at which the parts of a condition about time hold."""
-    for part in condition.args if condition.op == "and" else (condition,):
-        when = _meet(when, _interval(part))
-    return when
+    """Those of the steps `when` at which a condition can hold."""
+    steps = refine(TIME, condition)
+    assert isinstance(steps, Int)
+    return max(when[0], steps.lo), min(when[1], steps.hi)
 
 
-def _interval(condition: Expr) -> _Interval | None:
-    """The steps at which a condition holds, if it is about nothing but the time."""
-    negated = condition.op == "not"
-    literal = condition.args[0] if negated else condition
-    if literal.op not in ("eq", "le", "lt"):
-        return None
-    left, right = literal.args
-    if {left.op, right.op} != {"time", "const"}:
-        return None
-    at = (left if left.op == "const" else right).data
-    after = left.op == "const"  # c =< t
-    if literal.op == "eq":
-        return ((1, inf) if at == 0 else None) if negated else (at, at)
-    strict = literal.op == "lt"
-    return (at + strict, inf) if after else (0, at - strict)
-
-
-def _span(condition: Expr) -> _Interval | None:
-    """An interval that holds all steps at which a condition can hold; None if there are none."""
-    if condition.op == "or":
-        spans = [s for s in map(_span, condition.args) if s is not None]
-        return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
-    when = _during(condition)
-    return None if when[0] > when[1] or condition.data is False else when
+def _is_about_time(condition: Expr) -> bool:
+    literal = condition.args[0] if condition.op == "not" else condition
+    return literal.op in ("eq", "le", "lt") and {a.op for a in literal.args} == {"time", "const"}
 
 
 class _Shapes:
@@ -421,24 +399,14 @@ class _Shapes:
         self.alive: list[Expr] = []
 
     def of(self, root: Expr) -> int:
-        stack = [root]
-        while stack:
-            expr = stack[-1]
-            if id(expr) in self.known:
-                stack.pop()
-                continue
-            below = () if expr.op in _LEAVES else expr.args
-            missing = [arg for arg in below if id(arg) not in self.known]
-            if missing:
-                stack.extend(missing)
-                continue
-            data = expr.data
-            if isinstance(data, Axis):
-                data = data.type
-            elif expr.op == "lfp":
-                data = (id(data[0]), data[1])
-            key = (expr.op, type(data), data, *(self.known[id(arg)] for arg in below))
-            self.known[id(expr)] = self.numbers.setdefault(key, len(self.numbers))
-            self.alive.append(expr)
-            stack.pop()
-        return self.known[id(root)]
+        return fold(root, self._number, self.known)
+
+    def _number(self, expr: Expr, below: tuple[int, ...]) -> int:
+        data = expr.data
+        if isinstance(data, Axis):
+            data = data.type
+        elif expr.op == "lfp":
+            data = (id(data[0]), data[1])
+        key = (expr.op, type(data), data, *(() if expr.op in _LEAVES else below))
+        self.alive.append(expr)
+        return self.numbers.setdefault(key, len(self.numbers))

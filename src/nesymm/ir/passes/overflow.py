@@ -12,7 +12,7 @@ part is valid all the same: `X < 3, X ** 40 > 5` is false for X = 9, whatever th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -20,7 +20,7 @@ from nesymm.errors import NesymmError, Span
 from nesymm.ir.algebra import and_, const, eq, is_const, lt, not_, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import any_, anywhere, rebuild, reduce_
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, make, postorder, rewrite
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, fold, make, postorder, rewrite
 from nesymm.ir.step import Flag, StepProgram
 from nesymm.ir.types import Int, Real, Type
 
@@ -137,15 +137,12 @@ class _Watch:
 
     def __init__(self, fails: Fails) -> None:
         self._fails = cache(fails)
-        self._known: dict[Expr, Expr] = {}
+        self._known: dict[int, Expr] = {}
         self._bounds: dict[System, tuple[System, System] | None] = {}
 
     def invalid(self, root: Expr) -> Expr:
         """The condition under which an expression has no valid value."""
-        for node in postorder([root], systems=False):
-            if node not in self._known:
-                self._known[node] = self._invalid(node)
-        return self._known[root]
+        return fold(root, self._invalid, self._known)
 
     def _invalid_atom(self, system: System, index: int) -> Expr:
         """Where an atom of a positive cycle is invalid: it may hold, and does not hold for sure."""
@@ -178,8 +175,7 @@ class _Watch:
         new.definitions = tuple(rewrite(d, rule, memo) for d in system.definitions)
         return new
 
-    def _invalid(self, node: Expr) -> Expr:
-        below = [self._known[a] for a in node.args]
+    def _invalid(self, node: Expr, below: Sequence[Expr]) -> Expr:
         own = self._fails(node)
         if all(b is FALSE for b in [own, *below]) and node.op != "lfp":
             return FALSE
@@ -218,10 +214,11 @@ class _Watch:
 def _outside(root: Expr, system: System) -> list[Expr]:
     """The parts of a definition that do not read its system, as large as they are."""
     reads: dict[int, bool] = {}
-    for node in postorder([root], systems=False):
-        own = node.op == "lfp" and node.data[0] is system
-        reads[id(node)] = own or any(reads[id(a)] for a in node.args)
-    if not reads[id(root)]:
+
+    def reads_it(node: Expr, below: tuple[bool, ...]) -> bool:
+        return any(below) or (node.op == "lfp" and node.data[0] is system)
+
+    if not fold(root, reads_it, reads):
         return [root]
     inside = [n for n in postorder([root], systems=False) if reads[id(n)]]
     return [a for n in inside for a in n.args if not reads[id(a)]]
