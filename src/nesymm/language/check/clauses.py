@@ -141,18 +141,9 @@ def _read_draw(
         return _read_guide(ctx, statement, target, family, body)
     pred, time, args = read_head(ctx, head)
     scope.enter(time, time_variable(ctx, head))
-    if not isinstance(family, Struct):
-        fail(
-            "E110",
-            "after `~` stands a family of distributions",
-            family.span,
-            "for example `normal(0, 1)`",
-        )
-    params = tuple(retime(p, scope) for p in family.args)
-    _check_family(ctx, family, params)
+    family, params = _read_family(ctx, family, scope, "for example `normal(0, 1)`")
     if family.functor == "bernoulli":
         check_probability(ctx, params[0])
-    _check_parameters(ctx, family.functor, params, scope)
     for i, arg in enumerate(args):
         if i not in drawn_positions(args, family, body):
             check_head_argument(ctx, arg)
@@ -176,6 +167,18 @@ def _read_draw(
     if family.functor == "bernoulli" and not drawn:
         return Choice(((params[0], atom),), whole, statement.span)
     return Draw(atom, drawn, family.functor, params, whole, statement.span)
+
+
+def _read_family(
+    ctx: Context, family: Term, scope: Scope, example: str
+) -> tuple[Struct, tuple[Term, ...]]:
+    """The family behind `~`, and its parameters."""
+    if not isinstance(family, Struct):
+        fail("E110", "after `~` stands a family of distributions", family.span, example)
+    params = tuple(retime(p, scope) for p in family.args)
+    _check_family(ctx, family, params)
+    _check_parameters(ctx, family.functor, params, scope)
+    return family, params
 
 
 def _check_family(ctx: Context, family: Struct, params: tuple[Term, ...]) -> None:
@@ -237,25 +240,8 @@ def _read_guide(
             target.span,
             "guide a variable that has a distribution: `x ~ normal(0, 1).`",
         )
-    if ctx.timed[found] and time is None:
-        fail(
-            "E203",
-            f"{found} has a time; this mention of it has none",
-            target.span,
-            f"write `guide({pred.name}@t) ~ …`",
-        )
-    if time is not None and not ctx.timed[found]:
-        ctx.no_time(found, target.span)
-    if not isinstance(family, Struct):
-        fail(
-            "E110",
-            "after `~` stands a family of distributions",
-            family.span,
-            "for example `normal(encoder(image))`",
-        )
-    params = tuple(retime(p, scope) for p in family.args)
-    _check_family(ctx, family, params)
-    _check_parameters(ctx, family.functor, params, scope)
+    ctx.check_time(found, time, target.span, f"write `guide({pred.name}@t) ~ …`")
+    family, params = _read_family(ctx, family, scope, "for example `normal(encoder(image))`")
     literals = read_body(ctx, body, scope)
     prelude: list[Literal] = []
     params = tuple(fetch(ctx, p, scope, prelude) for p in params)
