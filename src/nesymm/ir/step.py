@@ -18,7 +18,7 @@ from nesymm.ir.expr import TRUE, Axis, Expr, System, make, postorder, rewrite
 from nesymm.ir.symbols import as_expr, as_tensor, rebuilt
 from nesymm.ir.terms import rounded, show
 from nesymm.ir.types import BOOL, Int, Tensor, Type, join_all
-from nesymm.language.program import At, AtLast, During, Time
+from nesymm.language.program import AtLast, Time, steps_of
 
 # The name of a predicate, before its arguments and its time.
 _NAME = re.compile(r"'(?:[^'\\]|\\.)*'|[^(@]+")
@@ -387,13 +387,7 @@ class StepProgram(Part):
 
 def active(when: Time | None, time: int, last: int) -> bool:
     """Whether something said of a time is said of this step."""
-    match when:
-        case At(index):
-            return time == index
-        case During(first, end):
-            return first <= time and (end is None or time <= end)
-        case AtLast():
-            return time == last
-        case None:
-            return time == 0
-    return True
+    first, end = steps_of(when)
+    if isinstance(when, AtLast):
+        return time == last
+    return first <= time and (end is None or time <= end)

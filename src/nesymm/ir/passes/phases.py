@@ -6,7 +6,7 @@ at later steps `t = 0` is false, and a fluent that is always there needs no pres
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from nesymm.ir.step import (
     StepProgram,
 )
 from nesymm.ir.types import BOOL, Int, domain
-from nesymm.language.program import At, During, Now
+from nesymm.language.program import Now, steps_of
 
 _Placed = TypeVar("_Placed", RandomVariable, Slot, ObservationDecl, QueryDecl)
 
@@ -66,8 +66,12 @@ def phases(step: StepProgram, given: frozenset[str] = frozenset()) -> Phases:
         if always == present:
             break
         present = always
-    first = replace(first, observations=tuple(o for o in first.observations if _at_first(o)))
-    later = replace(later, observations=tuple(o for o in later.observations if _at_later(o)))
+    first = replace(
+        first, observations=tuple(o for o in first.observations if not steps_of(o.when)[0])
+    )
+    later = replace(
+        later, observations=tuple(o for o in later.observations if steps_of(o.when)[1] != 0)
+    )
     static = {v.name for v in step.variables if v.static}
     read = _needed(later)
     kept = tuple(v.name for v in step.variables if v.static and v.name in read)
@@ -76,35 +80,9 @@ def phases(step: StepProgram, given: frozenset[str] = frozenset()) -> Phases:
     return Phases(start, prune(later, (), static), kept, present, statics)
 
 
-def _at_first(observation: ObservationDecl) -> bool:
-    match observation.when:
-        case At(index):
-            return index == 0
-        case During(start, _):
-            return start == 0
-    return True
-
-
-def _at_later(observation: ObservationDecl) -> bool:
-    match observation.when:
-        case None | At(0):
-            return False
-        case During(_, end):
-            return end is None or end > 0
-    return True
-
-
 def at_first(part: _Part, given: frozenset[str] = frozenset()) -> _Part:
-    """What is left of a program, or of a part of it, at the first step."""
-
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "time":
-            return const(0)
-        if node.op == "slot" and node.data[1] == "present":
-            return FALSE
-        return _known(node, args, given)
-
-    return part.rewrite(rule)
+    """What is left of a program, or of a part of it, at the first step: no slot is filled."""
+    return _specialised(part, const(0), given, lambda slot: FALSE)
 
 
 def at_later(
@@ -113,13 +91,19 @@ def at_later(
     present: frozenset[str] = frozenset(),
 ) -> _Part:
     """What is left of it at later steps; the slots in `present` are always there."""
+    return _specialised(part, _LATER, given, lambda slot: TRUE if slot in present else None)
 
+
+def _specialised(
+    part: _Part, time: Expr, given: frozenset[str], present: Callable[[str], Expr | None]
+) -> _Part:
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if node.op == "time":
-            return _LATER
-        if node.op == "slot" and node.data[1] == "present" and node.data[0] in present:
+            return time
+        if node.op == "given" and node.data in given:
             return TRUE
-        return _known(node, args, given)
+        known = present(node.data[0]) if node.op == "slot" and node.data[1] == "present" else None
+        return rebuild(node, args) if known is None else known
 
     return part.rewrite(rule)
 
@@ -132,12 +116,6 @@ def _without_idle_guides(step: StepProgram) -> StepProgram:
         return variable if guides == variable.guides else replace(variable, guides=guides)
 
     return replace(step, variables=tuple(map(used, step.variables)))
-
-
-def _known(node: Expr, args: tuple[Expr, ...], given: frozenset[str]) -> Expr:
-    if node.op == "given" and node.data in given:
-        return TRUE
-    return rebuild(node, args)
 
 
 # ---------------------------------------------------------------- what a phase needs
