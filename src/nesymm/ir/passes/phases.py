@@ -66,12 +66,9 @@ def phases(step: StepProgram, given: frozenset[str] = frozenset()) -> Phases:
         if always == present:
             break
         present = always
-    first = replace(
-        first, observations=tuple(o for o in first.observations if not steps_of(o.when)[0])
-    )
-    later = replace(
-        later, observations=tuple(o for o in later.observations if steps_of(o.when)[1] != 0)
-    )
+    starting = tuple(o for o in first.observations if steps_of(o.when)[0] == 0)
+    continued = tuple(o for o in later.observations if steps_of(o.when)[1] != 0)
+    first, later = replace(first, observations=starting), replace(later, observations=continued)
     static = {v.name for v in step.variables if v.static}
     read = _needed(later)
     kept = tuple(v.name for v in step.variables if v.static and v.name in read)
