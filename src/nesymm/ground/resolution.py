@@ -6,12 +6,12 @@ are completed together, exchanging answers as they come, and the conditions of a
 are read as a least fixpoint. Everything is iterative: a recursion ten thousand calls
 deep is only a long list here.
 
-What the engine does not know (random variables, state) it asks its `Host`.
+What an earlier step, an input or an observation says, a `Reader` tells the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -44,8 +44,11 @@ from nesymm.ground.literals import (
     NegLit,
 )
 from nesymm.ground.merge import align, merge
+from nesymm.ground.random_variables.choices import choose
+from nesymm.ground.random_variables.draws import draw
+from nesymm.ground.random_variables.variables import Variables
 from nesymm.ground.summary import certain
-from nesymm.ground.tabling import Answer, Derivation, Host, State, Table, spelt_out
+from nesymm.ground.tabling import Answer, Derivation, State, Table, spelt_out
 from nesymm.ground.uncertain_lists import (
     each_list,
     refuse_order,
@@ -75,16 +78,27 @@ from nesymm.language.program import Pred
 ORDERLESS = frozenset({"sort", "msort", "sum_list", "sumlist", "max_list", "min_list"})
 
 
+# What answers a literal about something else than clauses; None where it is about clauses.
+Reader = Callable[[CallLit, Env], Iterable[tuple[Env, Expr]] | None]
+
+
 class Engine:
-    def __init__(self, ctx: Context, host: Host):
+    """Solves goals. Clauses whose bodies are in `whole` are asked for all their keys at once."""
+
+    def __init__(
+        self, ctx: Context, variables: Variables, whole: Container[Pred], read: Reader
+    ) -> None:
         self.ctx = ctx
         self.clauses = ctx.clauses
         self.axes = ctx.axes
-        self.host = host
+        self.variables = variables
+        self.whole = whole
+        self.read = read
         self.tables: dict[Any, Table] = {}
         self.open: list[Table] = []
         self.tasks: list[Any] = []
         self.created = 0
+        self.completed: list[Table] = []
         # Where each equality stands in the program.
         self.equalities: dict[Expr, Span | None] = {}
 
@@ -174,7 +188,7 @@ class Engine:
 
     def _body_args(self, body: Pred, args: tuple, env: Env) -> tuple:
         """How the body of a random clause is called: for what is known, or as a whole."""
-        if self.host.asks_whole(body):
+        if body in self.whole:
             return tuple(V(i) for i in range(body.arity))
         return calls.canonical(args, env)
 
@@ -225,20 +239,16 @@ class Engine:
     # ------------------------------------------------------------ calls
 
     def _call(self, state: State, lit: CallLit) -> None:
-        if lit.lag:
-            results = self.host.read_state(lit, state.env)
-            if lit.lag < 0:
-                # `@0`: at step 0 the current value, afterwards the one kept from then.
-                now = replace(lit, lag=0)
-                at_start = and_(state.condition, eq(TIME, const(0)))
-                if at_start is not FALSE:
-                    body = (now, *state.body[1:])
-                    self.tasks.append(state.then(body, list(state.env), at_start))
-            self._push(state, results, lit.span)
-            return
-        given = self.host.read_input(lit, state.env)
-        if given is not None:
-            self._push(state, given, lit.span)
+        found = self.read(lit, state.env)
+        if lit.lag < 0:
+            # `@0`: at step 0 the current value, afterwards the one kept from then.
+            now = replace(lit, lag=0)
+            at_start = and_(state.condition, eq(TIME, const(0)))
+            if at_start is not FALSE:
+                body = (now, *state.body[1:])
+                self.tasks.append(state.then(body, list(state.env), at_start))
+        if found is not None:
+            self._push(state, found, lit.span)
             return
         args = tuple([resolve(a, state.env) for a in lit.args])
         if self._unfolds(state, args, lit.span):
@@ -251,9 +261,9 @@ class Engine:
             self._push(state, calls.facts(self.clauses, lit, args, state.env), lit.span)
             return
         if state.table.bag:
-            found = calls.expanded(self.ctx, state, lit, args)
-            if found is not None:
-                self.tasks.extend(reversed(found))
+            states = calls.expanded(self.ctx, state, lit, args)
+            if states is not None:
+                self.tasks.extend(reversed(states))
                 return
         if keyed:
             args = calls.by_key(self.ctx, lit, args, state.env)
@@ -403,7 +413,7 @@ class Engine:
         met = meet(zip(lit.variables, answer.terms, strict=True), state.env, answer.condition)
         if met is not None:
             env, condition = met
-            self._continue(state, env, and_(condition, self.host.choose(lit, answer, table)))
+            self._continue(state, env, and_(condition, choose(self.variables, lit, answer, table)))
 
     def _consume_draw(self, state: State, lit: DrawLit, answer: Answer, table: Table) -> None:
         keys = answer.terms[: len(lit.keys)]
@@ -415,7 +425,7 @@ class Engine:
             open_ = type(known) is V or parts(known)
             if axis is not None and axis not in table.given and not open_:
                 asked.setdefault(axis, as_expr(known))
-        for drawn, extra in self.host.draw(lit, answer, table):
+        for drawn, extra in draw(self.variables, lit, answer, table):
             here = map_symbols(drawn, partial(substitute, mapping=asked))
             pairs = zip((*lit.keys, *lit.drawn), (*keys, *here), strict=True)
             if met := meet(pairs, state.env, and_(answer.condition, extra)):
@@ -479,6 +489,7 @@ class Engine:
             break_cycles(group)
         for table in group:
             table.complete = True
+            self.completed.append(table)
             table.consumers = []
             table.negations = []
             rows = [a for a in table.answers.values() if a.condition is not FALSE]
@@ -491,4 +502,3 @@ class Engine:
                 rows = align(self.ctx, table, rows)
             table.final = merge(self.ctx, table, rows)
             table.answers = {}
-            self.host.completed(table)

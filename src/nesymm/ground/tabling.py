@@ -1,15 +1,15 @@
-"""What the engine works on: tables, their answers, derivations under way; and what it asks."""
+"""What the engine works on: tables, their answers, derivations under way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from nesymm.errors import Span
 from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Resolvent
-from nesymm.ground.literals import CallLit, ChoiceLit, DrawLit, Lit
+from nesymm.ground.literals import Lit
 from nesymm.ground.order import Order
 from nesymm.ground.unify import Env, unify
 from nesymm.ir.algebra import and_, exclusive
@@ -20,22 +20,6 @@ from nesymm.language.program import Pred
 
 # How many values the symbols of an answer may take for it to be spelt out.
 MAX_VALUES = 1_000
-
-
-class Host(Protocol):
-    """What the engine asks of its surroundings."""
-
-    def read_state(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
-
-    def read_input(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None: ...
-
-    def draw(self, lit: DrawLit, answer: Answer, table: Table) -> Iterable[tuple[tuple, Expr]]: ...
-
-    def choose(self, lit: ChoiceLit, answer: Answer, table: Table | None) -> Expr: ...
-
-    def asks_whole(self, body: Pred) -> bool: ...
-
-    def completed(self, table: Table) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
