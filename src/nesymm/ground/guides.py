@@ -28,7 +28,7 @@ from nesymm.ground.unify import Env, number_variables, unify_all
 from nesymm.ir.algebra import and_, axis_value, conjuncts, eq, exclusive, item, within
 from nesymm.ir.axes import any_, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
-from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable
+from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable, flat
 from nesymm.ir.symbols import as_expr, axis_of, key_of
 from nesymm.ir.types import BOOL, Tensor, Type
 from nesymm.language.families import FAMILIES
@@ -202,7 +202,7 @@ def _without_other_axes(variable: RandomVariable, guide: Guide, proposal: Propos
             return reduce_("pick", axis, condition, expr)
 
         params = replace(proposal, condition=TRUE).map(pick).params
-        pairs = zip(_flat(proposal.params), _flat(params), strict=True)
+        pairs = zip(flat(proposal.params), flat(params), strict=True)
         if any(axis in old.axes and new.op == "pick" for old, new in pairs):
             name = axis.name
             fail(
@@ -213,10 +213,6 @@ def _without_other_axes(variable: RandomVariable, guide: Guide, proposal: Propos
             )
         proposal = replace(proposal, condition=any_(axis, condition), params=params)
     return proposal
-
-
-def _flat(params: tuple) -> list[Expr]:
-    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def _check_type(guide: Guide, proposal: Proposal, variable: RandomVariable) -> None:

@@ -44,7 +44,7 @@ class Part:
         """Every expression, in the order of the fields."""
         for f in fields(self):  # type: ignore[arg-type]
             if not f.metadata:
-                yield from _expressions(getattr(self, f.name))
+                yield from flat(getattr(self, f.name))
 
     def map(self, change: Callable[[Expr], Expr]) -> Self:
         """The same with every expression changed."""
@@ -74,14 +74,15 @@ class Part:
         return self.map(lambda expr: rewrite(expr, whole, memo))
 
 
-def _expressions(value: Any) -> Iterator[Expr]:
+def flat(value: Any) -> Iterator[Expr]:
+    """The expressions in parts and tuples, such as the parameters of a family."""
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, Part):
         yield from value.expressions()
     elif isinstance(value, tuple):
         for item in value:
-            yield from _expressions(item)
+            yield from flat(item)
 
 
 def _mapped(value: Any, change: Callable[[Expr], Expr]) -> Any:

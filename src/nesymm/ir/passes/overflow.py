@@ -21,7 +21,7 @@ from nesymm.ir.algebra import and_, const, eq, is_const, lt, not_, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import any_, anywhere, rebuild, reduce_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, fold, make, postorder, rewrite
-from nesymm.ir.step import Flag, StepProgram
+from nesymm.ir.step import Flag, StepProgram, flat
 from nesymm.ir.types import Int, Real, Type
 
 # Operations whose result can be larger than what they are computed from.
@@ -114,8 +114,7 @@ def _roots(
         values = or_(*map(invalid, slot.values))
         yield slot.name, None, or_(invalid(slot.present), and_(slot.present, values))
     for variable in step.variables:
-        params = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-        wrong = and_(variable.guard, or_(*map(invalid, params)))
+        wrong = and_(variable.guard, or_(*map(invalid, flat(variable.params))))
         yield variable.name, None, or_(invalid(variable.guard), wrong)
     for observation in step.observations:
         ways = [
