@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from nesymm.ir.algebra import and_, axis_value, const, is_const
-from nesymm.ir.axes import case, rebuild, substitute
+from nesymm.ir.axes import rebuild, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, drawn, make, rewrite
+from nesymm.ir.passes.plates import joined
 from nesymm.ir.reachability import reachable
 from nesymm.ir.step import (
     ObservationDecl,
@@ -155,7 +156,7 @@ def _drop_unit_axes(step: StepProgram) -> StepProgram:
         if node.op == "axis" and node.data.size == 1:
             return const(domain(node.data.type)[0])
         if isinstance(node.data, Axis) and node.data.size == 1 and node.op != "axis":
-            return _only(node, args)
+            return joined(node.op, [args])
         if node.op in wide_axes:
             keep = wide_axes[node.op][node.data[0] if node.op == "slot" else node.data]
             args = tuple(a for a, k in zip(args, keep, strict=True) if k)
@@ -171,15 +172,6 @@ def _drop_unit_axes(step: StepProgram) -> StepProgram:
         variables=tuple(replace(v, axes=wide(v.axes)) for v in new.variables),
         slots=tuple(replace(s, axes=wide(s.axes)) for s in new.slots),
     )
-
-
-def _only(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """A reduction along an axis with one value."""
-    if node.op == "any":
-        return args[0]
-    if node.op == "sum":
-        return case([(args[0], args[1]), (TRUE, const(0))])
-    return args[1]
 
 
 def canonical_axes(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

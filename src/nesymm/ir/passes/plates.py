@@ -125,8 +125,7 @@ def unroll(expr: Expr, names: set[str], anyhow: bool = False) -> Expr:
 def written_out(op: str, axis: Axis, args: tuple[Expr, ...]) -> Expr:
     """A reduction without its axis, place by place."""
     places = [const(v) for v in domain(axis.type)]
-    parts = [tuple(substitute(a, {axis: p}) for a in args) for p in places]
-    return _REDUCTIONS[op](parts)
+    return joined(op, [tuple(substitute(a, {axis: p}) for a in args) for p in places])
 
 
 def mentions(expr: Expr, names: set[str], axis: Axis | None = None) -> bool:
@@ -177,6 +176,11 @@ _REDUCTIONS: dict[str, Callable[[Parts], Expr]] = {
     "min": _extreme("min"),
     "max": _extreme("max"),
 }
+
+
+def joined(op: str, parts: Parts) -> Expr:
+    """A reduction, from what stands at each place."""
+    return _REDUCTIONS[op](parts)
 
 
 # ---------------------------------------------------------------- changing what is weighed
