@@ -223,6 +223,17 @@ def _outside(root: Expr, system: System) -> list[Expr]:
     return [a for n in inside for a in n.args if not reads[id(a)]]
 
 
+def with_types(types: Mapping[tuple[str, int], Type]) -> Callable[[Expr, tuple[Expr, ...]], Expr]:
+    """A rule for rewriting that gives fields of the state these types."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "slot" and node.data in types:
+            return make("slot", args, node.data, types[node.data])
+        return rebuild(node, args)
+
+    return rule
+
+
 class _Growth:
     """Whole numbers that do not fit."""
 
@@ -269,13 +280,8 @@ class _Growth:
         ):
             return False
         self._kept.append(node)
-        type_ = rewrite(node, self._with_bounds, self._bounded).type
+        type_ = rewrite(node, with_types(self.fields), self._bounded).type
         return not (isinstance(type_, Int) and self._fits(type_.lo) and self._fits(type_.hi))
-
-    def _with_bounds(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "slot" and node.data in self.fields:
-            return make("slot", args, node.data, self.fields[node.data])
-        return rebuild(node, args)
 
     # ------------------------------------------------------------ constants
 
