@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from nesymm.ground.tabling import Answer
-from nesymm.ground.unify import NeedsUnfolding, unify
+from nesymm.ground.unify import NeedsUnfolding, meet
 from nesymm.ir.algebra import and_, or_
 from nesymm.ir.axes import anywhere
-from nesymm.ir.expr import FALSE, Expr
+from nesymm.ir.expr import FALSE
 from nesymm.ir.symbols import (
     CondList,
     each_value,
@@ -59,9 +59,8 @@ def _meeting(answers: list[Answer]) -> Iterator[list[Answer]]:
 
 
 def _meet(a: Answer, b: Answer) -> bool:
-    conditions: list[Expr] = []
     try:
-        return unify(a.terms, b.terms, [], conditions) and and_(*conditions) is not FALSE
+        return meet([(a.terms, b.terms)], []) is not None
     except NeedsUnfolding:
         return False
 

@@ -12,7 +12,7 @@ from nesymm.ground.axes import Axes, Split
 from nesymm.ground.literals import CollectLit
 from nesymm.ground.summary import by_list, fold, summarise
 from nesymm.ground.uncertain_lists import unfold
-from nesymm.ground.unify import Env, resolve, unify
+from nesymm.ground.unify import Env, meet, resolve
 from nesymm.ir.algebra import and_, or_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
 from nesymm.ir.symbols import (
@@ -50,16 +50,12 @@ def gather(
     if not g:
         groups[()] = ((), [])
     for terms, condition in answers:
-        conditions = [condition]
-        scratch = list(env)
         # Variables that are still open here stay open: findall does not bind them.
-        if not all(
-            unify(a, t, scratch, conditions)
-            for a, t in zip(outer, terms[:n], strict=True)
-            if is_ground(a)
-        ):
+        known = ((a, t) for a, t in zip(outer, terms[:n], strict=True) if is_ground(a))
+        met = meet(known, env, condition)
+        if met is None:
             continue
-        item, holds = terms[n + g], and_(*conditions)
+        item, holds = terms[n + g], met[1]
         # An axis that only tells solutions apart: as many equal items as it is long.
         silent = axes_of(terms) - axes_of((item,)) - holds.axes - given
         copies = math.prod(axis.size for axis in silent)
@@ -76,10 +72,9 @@ def gather(
                 groups.setdefault(key_of(keys), (keys, []))[1].extend([(item, both)] * copies)
     for keys, rows in groups.values():
         for value, exists in _results(lit, rows, ordered, given):
-            new, conditions = list(env), [exists]
             pairs = [*zip(lit.groups, keys, strict=True), (lit.result, value)]
-            if all(unify(a, b, new, conditions) for a, b in pairs):
-                yield new, and_(*conditions)
+            if met := meet(pairs, env, exists):
+                yield met
 
 
 def _groups(lit: CollectLit, keys: tuple) -> Iterator[tuple[tuple, Expr]]:

@@ -41,6 +41,7 @@ from nesymm.ground.literals import (
     DisjLit,
     DrawLit,
     GuardLit,
+    Lit,
     NegLit,
 )
 from nesymm.ground.merge import align, merge
@@ -192,11 +193,14 @@ class Engine:
             return tuple(V(i) for i in range(body.arity))
         return calls.canonical(args, env)
 
-    def _continue(self, state: State, env: Env, condition: Expr) -> None:
-        """Continue behind the first literal, where it holds."""
+    def _continue(
+        self, state: State, env: Env, condition: Expr, body: tuple[Lit, ...] | None = None
+    ) -> None:
+        """Continue with a body, by default what is behind the first literal, where that holds."""
         both = and_(state.condition, condition)
         if both is not FALSE:
-            self.tasks.append(state.then(state.body[1:], env, both))
+            body = state.body[1:] if body is None else body
+            self.tasks.append(state.then(body, env, both))
 
     def _push(
         self, state: State, results: Iterable[tuple[Env, Expr]], span: Span | None = None
@@ -242,11 +246,8 @@ class Engine:
         found = self.read(lit, state.env)
         if lit.lag < 0:
             # `@0`: at step 0 the current value, afterwards the one kept from then.
-            now = replace(lit, lag=0)
-            at_start = and_(state.condition, eq(TIME, const(0)))
-            if at_start is not FALSE:
-                body = (now, *state.body[1:])
-                self.tasks.append(state.then(body, list(state.env), at_start))
+            body = (replace(lit, lag=0), *state.body[1:])
+            self._continue(state, list(state.env), eq(TIME, const(0)), body)
         if found is not None:
             self._push(state, found, lit.span)
             return
@@ -276,9 +277,7 @@ class Engine:
         if value is None:
             return False
         for env, holds in each_list(self.axes, value, state.env, span):
-            both = and_(state.condition, holds)
-            if both is not FALSE:
-                self.tasks.append(state.then(state.body, list(env), both))
+            self._continue(state, list(env), holds, state.body)
         return True
 
     def _await_all(

@@ -9,8 +9,8 @@ from nesymm.errors import fail
 from nesymm.ground.builtins.results import Results, bind, where
 from nesymm.ground.context import Context
 from nesymm.ground.literals import BuiltinLit
-from nesymm.ground.unify import Env, resolve, unify
-from nesymm.ir.algebra import and_, eq, le, lt, not_
+from nesymm.ground.unify import Env, meet, resolve
+from nesymm.ir.algebra import eq, le, lt, not_
 from nesymm.ir.expr import TRUE, Expr
 from nesymm.ir.symbols import as_expr, is_ground, key_of
 from nesymm.ir.terms import Compound, V, rounded
@@ -61,11 +61,8 @@ def unify_goal(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
 
 
 def not_unify(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
-    new = list(env)
-    conditions: list[Expr] = []
-    if not unify(lit.args[0], lit.args[1], new, conditions):
-        return where(env, TRUE)
-    return where(env, not_(and_(*conditions)))
+    met = meet([lit.args], env)
+    return where(env, TRUE if met is None else not_(met[1]))
 
 
 def identical(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
