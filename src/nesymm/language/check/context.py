@@ -10,6 +10,7 @@ from nesymm.errors import Diagnostic, ProgramError, Span, fail
 from nesymm.language import builtins
 from nesymm.language.check.terms import (
     arguments_shown,
+    is_op,
     nearest,
     replace_variable,
 )
@@ -137,6 +138,18 @@ class Context:
         if at is not None and time is None:
             time, args = read(args[at]), args[:at] + args[at + 1 :]
         return Pred(term.functor, len(args)), time, args
+
+    def read_atom(
+        self, written: Term, read: Callable[[Term], Time], message: str, cure: str
+    ) -> tuple[Struct, Pred, Time | None, tuple[Term, ...]]:
+        """What is mentioned, its predicate, time and arguments; the message is for what is none."""
+        term, time = written, None
+        if is_op(written, "@", 2):
+            term, when = written.args
+            time = read_time(when)
+        if not isinstance(term, Struct):
+            fail("E103", message, written.span, cure)
+        return term, *self.split_time(term, time, read)
 
     def is_network(self, term: Term) -> bool:
         return isinstance(term, Struct) and term.functor in self.directives.networks

@@ -22,7 +22,6 @@ from nesymm.language.program import (
     Observation,
     Pred,
     Query,
-    Time,
 )
 from nesymm.language.terms import (
     ListTerm,
@@ -114,19 +113,13 @@ def _check_observed(atom: Atom, value: Term, values: frozenset[int]) -> None:
         )
 
 
-def _read_goal_atom(ctx: Context, term: Term) -> tuple[Atom, bool]:
+def _read_goal_atom(ctx: Context, written: Term) -> tuple[Atom, bool]:
     """The atom asked for, and whether its value arguments were left out."""
-    written = term
-    time: Time | None = None
-    if is_op(term, "@", 2):
-        term, when = term.args
-        time = read_time(when)
-    if not isinstance(term, Struct):
-        fail("E103", "ask for a predicate", written.span, "for example `query(rain).`")
-    pred, time, args = ctx.split_time(
-        term,
-        time,
+    _, pred, time, args = ctx.read_atom(
+        written,
         lambda t: Now(0) if isinstance(t, Var) and t.name != "T" else read_time(t),
+        "ask for a predicate",
+        "for example `query(rain).`",
     )
     if pred in ctx.directives.inputs:
         fail(

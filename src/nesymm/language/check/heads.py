@@ -100,24 +100,15 @@ def _declare_network(ctx: Context, annotation: Term) -> None:
             ctx.directives.networks.setdefault(net.functor, (count,))
 
 
-def read_head(ctx: Context, term: Term) -> tuple[Pred, Time | None, tuple[Term, ...]]:
+def read_head(ctx: Context, written: Term) -> tuple[Pred, Time | None, tuple[Term, ...]]:
     """Predicate, time and arguments of a head; refuses what cannot be one."""
-    written = term
-    time: Time | None = None
-    if is_op(term, "@", 2):
-        term, when = term.args
-        time = read_time(when)
-    if not isinstance(term, Struct):
-        fail(
-            "E103",
-            "a head must be a predicate",
-            written.span,
-            "begin it with a lower-case name: `player(P) :- …`",
-        )
-    _check_name(term, written)
-    pred, time, args = ctx.split_time(
-        term, time, lambda when: Now(0) if isinstance(when, Var) else read_time(when)
+    bare, pred, time, args = ctx.read_atom(
+        written,
+        lambda when: Now(0) if isinstance(when, Var) else read_time(when),
+        "a head must be a predicate",
+        "begin it with a lower-case name: `player(P) :- …`",
     )
+    _check_name(bare, written)
     if isinstance(time, AtLast):
         fail(
             "E205",
