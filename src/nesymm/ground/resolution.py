@@ -92,9 +92,7 @@ class Engine:
         self.ctx = ctx
         self.clauses = ctx.clauses
         self.axes = ctx.axes
-        self.variables = variables
-        self.whole = whole
-        self.read = read
+        self.variables, self.whole, self.read = variables, whole, read
         self.tables: dict[Any, Table] = {}
         self.open: list[Table] = []
         self.tasks: list[Any] = []
@@ -175,23 +173,15 @@ class Engine:
                 free = count_variables(outer)
                 inner = range(lit.pred.arity - len(outer))
                 self._await_all(state, lit, (*outer, *(V(free + i) for i in inner)))
-            case DrawLit(keys=keys, params=params):
-                args = self._body_args(lit.pred, (*keys, *params), state.env)
-                self._await_all(state, lit, args)
+            case DrawLit():
+                self._await_body(state, lit, (*lit.keys, *lit.params))
             case ChoiceLit() if state.table.bag and calls.has_proofs(self.clauses, lit):
                 # Each proof of the body counts, so it is proved here before the choice.
                 proof = CallLit(lit.pred, lit.variables, 0, lit.span, lit.site)
                 body = (proof, replace(lit, proved=True), *rest)
                 self.tasks.append(state.then(body, state.env, state.condition))
-            case ChoiceLit(variables=variables):
-                args = self._body_args(lit.pred, variables, state.env)
-                self._await_all(state, lit, args)
-
-    def _body_args(self, body: Pred, args: tuple, env: Env) -> tuple:
-        """How the body of a random clause is called: for what is known, or as a whole."""
-        if body in self.whole:
-            return tuple(V(i) for i in range(body.arity))
-        return calls.canonical(args, env)
+            case ChoiceLit():
+                self._await_body(state, lit, lit.variables)
 
     def _continue(
         self, state: State, env: Env, condition: Expr, body: tuple[Lit, ...] | None = None
@@ -285,6 +275,13 @@ class Engine:
     ) -> None:
         if not self._unfolds(state, args, lit.span):
             self._await(state, lit.pred, args, lit.span)
+
+    def _await_body(self, state: State, lit: DrawLit | ChoiceLit, args: tuple) -> None:
+        """Call the body of a random clause: for what is known, or as a whole."""
+        if lit.pred in self.whole:
+            self._await_all(state, lit, tuple(V(i) for i in range(lit.pred.arity)))
+        else:
+            self._await_all(state, lit, calls.canonical(args, state.env))
 
     def _await(self, state: State, pred: Pred, args: tuple, span: Span | None) -> None:
         """Continue `state` with the answers to a call, now or when its table completes."""
