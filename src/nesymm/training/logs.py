@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def tensorboard(folder: str | Path | None) -> Iterator[Callable[[Mapping[str, fl
         raise NesymmError(
             "logs for TensorBoard need a further package: pip install tensorboardX"
         ) from None
-    with board.SummaryWriter(str(folder)) as writer:
+    with closing(board.SummaryWriter(str(folder))) as writer:
 
         def write(row: Mapping[str, float]) -> None:
             for name, value in row.items():
