@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.ir.parameters import bound, check_parameters, free
+from nesymm.ir.parameters import bound, check_parameters, free, plain
 from nesymm.model import Model, compile
 from nesymm.training import checkpoints
 from nesymm.training.checkpoints import CheckpointError
@@ -144,8 +144,7 @@ def _from_run(
     numbers = {n: jnp.asarray(v) for n, v in free(model.step, model.parameters).items()}
     like = {"parameters": numbers, "networks": dict(model.networks)}
     found = checkpoints.unflatten(like, arrays, prefix, str(path), check)
-    values = bound(model.step, found["parameters"])
-    parameters = {n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()}
+    parameters = plain(bound(model.step, found["parameters"]))
     return _with_numbers(model, parameters, found["networks"], path)
 
 

@@ -19,7 +19,7 @@ from nesymm.inference.methods import BuiltIn, RaoBlackwellised, parse_method
 from nesymm.inference.results import Failure, Filtered
 from nesymm.ir.expr import leaves
 from nesymm.ir.step import ObservationDecl, QueryDecl, StepProgram, active
-from nesymm.language.program import At, AtLast, During, Now, Time
+from nesymm.language.program import steps_of
 from nesymm.model import Model
 
 Declared = QueryDecl | ObservationDecl
@@ -71,19 +71,18 @@ def number_of_steps(step: StepProgram, steps: int | None) -> int:
     declared: list[Declared] = [*step.queries, *step.observations]
     if steps is None:
         for decl in declared:
-            if isinstance(decl.when, Now | AtLast) or (
-                isinstance(decl.when, During) and decl.when.last is None
-            ):
+            if steps_of(decl.when)[1] is None:
                 raise NesymmError(
                     f"how many steps are there? {_dated(decl)} does not say\n"
                     "  = help: give their number: `--steps 10`"
                 )
-        return 1 + max((_end(decl.when) for decl in declared), default=0)
+        return 1 + max((steps_of(decl.when)[1] or 0 for decl in declared), default=0)
     for decl in declared:
-        if _begin(decl.when) >= steps:
+        first, _ = steps_of(decl.when)
+        if first >= steps:
             raise NesymmError(
                 f"{_dated(decl)} is about a step after the last one, {steps - 1}\n"
-                f"  = help: `--steps {_begin(decl.when) + 1}` or more"
+                f"  = help: `--steps {first + 1}` or more"
             )
     return steps
 
@@ -91,22 +90,6 @@ def number_of_steps(step: StepProgram, steps: int | None) -> int:
 def _dated(decl: Declared) -> str:
     when = "" if decl.when is None or decl.name.endswith(str(decl.when)) else decl.when
     return f"`{decl.name}{when}`"
-
-
-def _begin(when: Time | None) -> int:
-    match when:
-        case At(index) | During(index, _):
-            return index
-    return 0
-
-
-def _end(when: Time | None) -> int:
-    match when:
-        case At(index):
-            return index
-        case During(_, last):
-            return last or 0
-    return 0
 
 
 # ---------------------------------------------------------------- running

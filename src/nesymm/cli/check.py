@@ -22,8 +22,9 @@ from nesymm.ir.show import outputs
 from nesymm.ir.step import InputDecl, ObservationDecl, StepProgram
 from nesymm.language.hints import notes
 from nesymm.language.printer import pprint
-from nesymm.language.program import CheckedProgram, Choice
+from nesymm.language.program import CheckedProgram
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Var
+from nesymm.language.values import heads
 
 
 def check(files: Sequence[Path], const: Sequence[str], json: bool) -> None:
@@ -42,17 +43,14 @@ def _summary(files: Sequence[Path], checked: CheckedProgram, step: StepProgram) 
     """What one must know to use a program."""
 
     used = {node.data[0] for node in leaves(step.roots(), "neural")}
-    heads = [
-        atom
-        for c in checked.clauses
-        for atom in ([head for _, head in c.options] if isinstance(c, Choice) else [c.head])
-    ]
     return {
         "ok": True,
         "files": [str(file) for file in files],
         "temporal": step.temporal,
         "clauses": len(checked.clauses),
-        "predicates": list(dict.fromkeys(str(atom.pred) for atom in heads)),
+        "predicates": list(
+            dict.fromkeys(str(atom.pred) for c in checked.clauses for atom in heads(c))
+        ),
         "nodes": len(step.nodes()),
         "constants": {name: _plain(value) for name, value in checked.constants.items()},
         "inputs": [

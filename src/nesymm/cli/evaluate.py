@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from nesymm.cli.answers import refuse_unbound
 from nesymm.cli.data import read_data
-from nesymm.cli.model_files import open_model
+from nesymm.cli.model_files import open_over_time
 from nesymm.cli.output import print_json, print_parts, reporting, text
 from nesymm.cli.scores import Scores, score
 from nesymm.cli.sequence_tables import summary, table
-from nesymm.cli.sequences import filter_arrays
+from nesymm.cli.sequences import conclude, filter_arrays
 from nesymm.errors import NesymmError
 from nesymm.inference.findings import Findings
 from nesymm.inference.methods import parse_method
@@ -37,10 +36,8 @@ def evaluate(
     with reporting(json):
         asked = _asked(labels)
         chosen = parse_method(method, particles)
-        model = open_model([model_file, *extend], const, networks)
-        refuse_unbound(model)
-        if not model.step.temporal:
-            raise NesymmError("this program has no time; `nesymm query` answers it")
+        files = [model_file, *extend]
+        model = open_over_time(files, const, networks, "; `nesymm query` answers it")
         arrays, truths = read_data(model, data, asked)
         found = filter_arrays(model, arrays, data, chosen, seed, steps)
         scores = {name: _score(found, asked[name], truths[name], name) for name in asked}
@@ -51,11 +48,7 @@ def evaluate(
             print_parts(*summary(found))
             _print_scores(asked, scores)
             typer.echo(f"({found.method}: {found.reason})", err=True)
-        failed = found.failed()
-        if failed:
-            typer.echo(failed, err=True)
-        if all(s.error is not None for s in found.sequences):
-            raise typer.Exit(2)
+        conclude(found)
 
 
 def _asked(labels: Sequence[str]) -> dict[str, str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import typer
 
-from nesymm.cli.model_files import open_model
+from nesymm.cli.model_files import open_over_time
 from nesymm.cli.output import print_json, print_parts, reporting
-from nesymm.cli.sequences import filter_file
+from nesymm.cli.sequences import conclude, filter_arrays
+from nesymm.inference.methods import parse_method
+from nesymm.inference.npz import read_npz
 
 
 def filter_data(
@@ -29,8 +31,9 @@ def filter_data(
             from nesymm.plots.figures import refuse_unwritable
 
             refuse_unwritable(plot)
-        model = open_model(files, const, networks)
-        found = filter_file(model, data, method, particles, seed, steps)
+        chosen = parse_method(method, particles)
+        model = open_over_time(files, const, networks, "; `nesymm query` answers it")
+        found = filter_arrays(model, read_npz(data), data, chosen, seed, steps)
         if json:
             print_json(found.as_json())
         else:
@@ -44,8 +47,4 @@ def filter_data(
 
             save(draw(found, files[0].stem), plot)
             typer.echo(f"wrote {plot}", err=True)
-        failed = found.failed()
-        if failed:
-            typer.echo(failed, err=True)
-        if all(s.error is not None for s in found.sequences):
-            raise typer.Exit(2)
+        conclude(found)

@@ -9,11 +9,9 @@ from typing import Any
 import typer
 from rich.console import RenderableType
 
-from nesymm.cli.answers import refuse_unbound
 from nesymm.cli.data import read_data
-from nesymm.cli.model_files import open_model
+from nesymm.cli.model_files import open_over_time
 from nesymm.cli.output import print_json, print_parts, reporting, text
-from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.methods import parse_method
 from nesymm.inference.trajectories import Trajectories
@@ -43,10 +41,8 @@ def generate(
 
             refuse_unwritable(plot)
         chosen = parse_method(method, particles)
-        model = open_model([model_file, *extend], const, networks)
-        refuse_unbound(model)
-        if not model.step.temporal:
-            raise NesymmError("this program has no time, so it has no trajectories")
+        files = [model_file, *extend]
+        model = open_over_time(files, const, networks, ", so it has no trajectories")
         arrays, _ = ({}, {}) if data is None else read_data(model, data)
         try:
             found = model.generate(arrays, count, method=chosen, steps=steps, key=seed)

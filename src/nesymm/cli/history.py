@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from nesymm.plots import figures
 from nesymm.plots.figures import COLOURS, new_figure
 
 Rows = Sequence[Mapping[str, Any]]
@@ -59,8 +60,7 @@ def draw_losses(history: Rows, title: str) -> Figure:
     axes.set_xlabel("epoch")
     axes.set_ylabel("loss per sequence")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
+    figures.plain(axes)
     if len(axes.lines) > 1:
         axes.legend(frameon=False)
     return figure

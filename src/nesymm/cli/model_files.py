@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-from nesymm.cli.answers import load_networks
+from nesymm.cli.answers import load_networks, refuse_unbound
 from nesymm.cli.networks import made_by_user
 from nesymm.cli.reading import is_model_file, read_constants, read_programs
 from nesymm.errors import NesymmError
@@ -62,4 +62,15 @@ def open_model(files: Sequence[Path], const: Sequence[str], networks: str | None
             model = model.extend(program.source.text, program.source.name)
         if constants:
             model = model.with_constants(**constants)
+    return model
+
+
+def open_over_time(
+    files: Sequence[Path], const: Sequence[str], networks: str | None, otherwise: str
+) -> Model:
+    """A model whose networks are all given. Of one without time, `otherwise` says what to do."""
+    model = open_model(files, const, networks)
+    refuse_unbound(model)
+    if not model.step.temporal:
+        raise NesymmError(f"this program has no time{otherwise}")
     return model

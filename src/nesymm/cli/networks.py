@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nesymm.cli.answers import load_object
-from nesymm.cli.toml_tables import Table
+from nesymm.cli.toml_tables import TEXT, Table, whole_numbers
 from nesymm.errors import NesymmError
+from nesymm.inference.options import whole
 from nesymm.training.networks import KINDS, build
 
 KIND = "mlp, conv-encoder, conv-decoder or module:object"
@@ -19,22 +20,22 @@ KIND = "mlp, conv-encoder, conv-decoder or module:object"
 
 def read_specification(table: Table) -> dict[str, Any]:
     """A section [networks.NAME], checked."""
-    kind = table.text("kind")
+    kind = table.take("kind", TEXT)
     settings: dict[str, Any] = {}
     match kind:
         case None:
             return {}
         case "mlp":
-            settings["inputs"] = table.integer("inputs", least=1)
-            settings["width"] = table.integer("width", 64, least=1)
-            settings["depth"] = table.integer("depth", 2)
+            settings["inputs"] = table.take("inputs", whole(1))
+            settings["width"] = table.take("width", whole(1), 64)
+            settings["depth"] = table.take("depth", whole(0), 2)
             settings["scale"] = table.number("scale", 1.0)
         case "conv-encoder":
-            settings["shape"] = table.integers("shape", length=3)
-            settings["channels"] = table.integers("channels", (16, 32))
+            settings["shape"] = table.integers("shape", whole_numbers(3))
+            settings["channels"] = table.integers("channels", whole_numbers(), (16, 32))
         case "conv-decoder":
-            settings["inputs"] = table.integer("inputs", least=1)
-            settings["channels"] = table.integers("channels", (32, 16))
+            settings["inputs"] = table.take("inputs", whole(1))
+            settings["channels"] = table.integers("channels", whole_numbers(), (32, 16))
         case _ if ":" not in kind:
             table.wrong("kind", f'expected {KIND}, received "{kind}"', kind, KINDS)
             return {}

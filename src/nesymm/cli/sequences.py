@@ -6,32 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import typer
 
-from nesymm.cli.answers import refuse_unbound
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import wanted
 from nesymm.inference.findings import Findings, findings
-from nesymm.inference.methods import Method, parse_method
-from nesymm.inference.npz import read_npz
+from nesymm.inference.methods import Method
 from nesymm.ir.types import Enum
 from nesymm.model import Model
-
-
-def filter_file(
-    model: Model,
-    data: Path,
-    method: str,
-    particles: int | None,
-    seed: int,
-    steps: int | None,
-) -> Findings:
-    """Filter the sequences of a file."""
-    chosen = parse_method(method, particles)
-    if not model.step.temporal:
-        raise NesymmError("this program has no time; `nesymm query` answers it")
-    refuse_unbound(model)
-    return filter_arrays(model, read_npz(data), data, chosen, seed, steps)
 
 
 def filter_arrays(
@@ -49,6 +32,15 @@ def filter_arrays(
     except DataError as error:
         raise DataError(f"`{data}`: {error}") from None
     return findings(found)
+
+
+def conclude(found: Findings) -> None:
+    """Name the sequences that failed; if all did, that is the exit code."""
+    failed = found.failed()
+    if failed:
+        typer.echo(failed, err=True)
+    if all(s.error is not None for s in found.sequences):
+        raise typer.Exit(2)
 
 
 def refuse_unfit(model: Model, arrays: Mapping[str, np.ndarray], data: Path) -> None:

@@ -16,6 +16,31 @@ from nesymm.inference.options import Rule, whole
 REQUIRED: Any = object()
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_tables(value: Any) -> bool:
+    rows = [value] if isinstance(value, dict) else value
+    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+
+
+TEXT = Rule("a text", lambda v: isinstance(v, str) and bool(v))
+NUMBER = Rule("a number", is_number)
+POSITIVE = Rule("a number above 0", lambda v: is_number(v) and v > 0)
+
+
+def whole_numbers(length: int | None = None) -> Rule:
+    """A list of numbers from 1, of any length but 0 or of this one."""
+
+    def fits(value: Any) -> bool:
+        if not isinstance(value, list) or len(value) != (length or max(len(value), 1)):
+            return False
+        return all(map(whole(1).fits, value))
+
+    return Rule(f"a list of{f' {length}' if length else ''} whole numbers from 1", fits)
+
+
 class ConfigError(NesymmError):
     """The mistakes of a configuration file, one per line."""
 
@@ -60,57 +85,30 @@ class Table:
         self.content = content
         self.asked: list[str] = []
 
-    def take(self, key: str, expected: str, fits: Any, default: Any = REQUIRED) -> Any:
+    def take(self, key: str, rule: Rule, default: Any = REQUIRED) -> Any:
         """The value of a key; None where it is wrong, and that is noted."""
         self.asked.append(key)
         if key not in self.content:
             if default is REQUIRED:
-                self.wrong(key, f"is missing; expected {expected}")
+                self.wrong(key, f"is missing; expected {rule.expected}")
                 return None
             return default
         value = self.content[key]
-        if not fits(value):
-            self.wrong(key, f"expected {expected}, received {shown(value)}")
+        if not rule.fits(value):
+            self.wrong(key, f"expected {rule.expected}, received {shown(value)}")
             return None
         return value
 
-    def integer(self, key: str, default: Any = REQUIRED, least: int = 0) -> Any:
-        return self.option(key, whole(least), default)
-
-    def option(self, key: str, rule: Rule, default: Any = REQUIRED) -> Any:
-        return self.take(key, rule.expected, rule.fits, default)
-
-    def number(self, key: str, default: Any = REQUIRED, above: float | None = None) -> Any:
-        limit = "" if above is None else f" above {above:g}"
-        value = self.take(
-            key,
-            f"a number{limit}",
-            lambda v: is_number(v) and (above is None or v > above),
-            default,
-        )
+    def number(self, key: str, default: Any = REQUIRED, rule: Rule = NUMBER) -> Any:
+        value = self.take(key, rule, default)
         return float(value) if is_number(value) else value
 
-    def text(self, key: str, default: Any = REQUIRED) -> Any:
-        return self.take(key, "a text", lambda v: isinstance(v, str) and bool(v), default)
-
-    def integers(
-        self, key: str, default: Any = REQUIRED, length: int | None = None
-    ) -> tuple[int, ...] | None:
-        many = "" if length is None else f" {length}"
-        value = self.take(
-            key,
-            f"a list of{many} whole numbers from 1",
-            lambda v: (
-                isinstance(v, list)
-                and len(v) == (length or max(len(v), 1))
-                and all(isinstance(i, int) and not isinstance(i, bool) and i > 0 for i in v)
-            ),
-            default,
-        )
+    def integers(self, key: str, rule: Rule, default: Any = REQUIRED) -> tuple[int, ...] | None:
+        value = self.take(key, rule, default)
         return None if value is None else tuple(value)
 
     def choice(self, key: str, options: Sequence[str], default: Any = REQUIRED) -> Any:
-        value = self.text(key, default)
+        value = self.take(key, TEXT, default)
         if value is not None and value is not default and value not in options:
             self.wrong(key, f"expected {one_of(options)}, received {shown(value)}", value, options)
             return None
@@ -118,7 +116,7 @@ class Table:
 
     def path(self, key: str, default: Any = REQUIRED) -> Any:
         """A path, from the folder of the file."""
-        value = self.text(key, default)
+        value = self.take(key, TEXT, default)
         return self.file.path.parent / value if isinstance(value, str) else value
 
     def existing(self, key: str, default: Any = REQUIRED) -> Any:
@@ -134,20 +132,12 @@ class Table:
         """A table in this one; empty if it is not there."""
         name = f"{self.section}.{key}" if self.section else key
         default = REQUIRED if required else {}
-        value = self.take(key, "a table", lambda v: isinstance(v, dict), default)
+        value = self.take(key, Rule("a table", lambda v: isinstance(v, dict)), default)
         return Table(self.file, name, value or {})
 
     def tables(self, key: str) -> list[Table]:
         """A table or a list of tables."""
-        value = self.take(
-            key,
-            f"tables: [[{key}]]",
-            lambda v: (
-                isinstance(v, dict)
-                or (isinstance(v, list) and all(isinstance(item, dict) for item in v))
-            ),
-            [],
-        )
+        value = self.take(key, Rule(f"tables: [[{key}]]", _are_tables), [])
         if isinstance(value, dict):
             return [Table(self.file, key, value)]
         return [Table(self.file, f"{key} {i}", row) for i, row in enumerate(value or [], 1)]
@@ -166,10 +156,6 @@ class Table:
             if key not in self.asked:
                 known = ", ".join(self.asked) or "none"
                 self.wrong(key, f"there is no such key (there are: {known})", key, self.asked)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def one_of(options: Sequence[str]) -> str:

@@ -10,12 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import typer
 
 from nesymm import files
 from nesymm.cli.answers import refuse_unbound
-from nesymm.cli.config import Config, Optimizer, Term, read_config
+from nesymm.cli.config import Config, read_config
 from nesymm.cli.data import read_data
 from nesymm.cli.history import draw_losses, plain, write_history
 from nesymm.cli.networks import build_networks
@@ -26,7 +25,7 @@ from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.methods import parse_method
 from nesymm.model import Model, compile
-from nesymm.training import Fitted, LogEvidence, QueryLoss, TrainingError, fit
+from nesymm.training import Fitted, QueryLoss, TrainingError, fit
 from nesymm.training.checkpoints import make_folder
 
 INTERRUPTED = 130
@@ -80,7 +79,7 @@ class _Run:
         self.model = replace(model, networks=networks)
         _refuse_without_section(self.model, path)
         self.method = parse_method(config.method, config.particles)
-        self.terms = tuple(map(_objective, config.terms))
+        self.terms = config.terms
         self.data = self._read(config.train)
         self.validation = None if config.validation is None else self._read(config.validation)
         self._try()
@@ -98,7 +97,9 @@ class _Run:
         first = {n: a[:1] for n, a in self.data.items() if n not in labels}
 
         def losses() -> Any:
-            found = self.model.estimate(first, method=self.method, steps=self.config.steps)
+            found = self.model.estimate(
+                first, method=self.method, steps=self.config.options["steps"]
+            )
             asked = [t.query for t in self.terms if isinstance(t, QueryLoss)]
             return found.log_evidence, [found.probability(query) for query in asked]
 
@@ -117,25 +118,18 @@ class _Run:
             self.data,
             objective=self.terms,
             method=self.method,
-            optimizer=_optimizer(config.optimizer, config.epochs * self._batches()),
-            epochs=config.epochs,
-            batch_size=config.batch_size,
+            optimizer=config.optimizer(config.options["epochs"] * self._batches()),
             validation=self.validation,
-            patience=config.patience,
-            clip=config.clip,
-            average=config.average,
-            steps=config.steps,
             key=config.seed,
             progress=progress,
             checkpoints=self.checkpoints,
-            every=config.every,
-            keep=config.keep,
             resume=resume,
+            **config.options,
         )
 
     def _batches(self) -> int:
         size = len(next(iter(self.data.values())))
-        return max(1, size // min(size, self.config.batch_size))
+        return max(1, size // min(size, self.config.options["batch_size"]))
 
     # ------------------------------------------------------------ earlier runs
 
@@ -201,19 +195,3 @@ def _refuse_without_section(model: Model, path: Path) -> None:
         raise NesymmError(
             f"`{path}`: {first}\n  = help: add a section [networks.NAME] for each"
         ) from None
-
-
-def _objective(term: Term) -> LogEvidence | QueryLoss:
-    if term.kind == "log-evidence":
-        return LogEvidence(weight=term.weight)
-    assert term.query is not None and term.labels is not None
-    return QueryLoss(term.query, term.labels, weight=term.weight)
-
-
-def _optimizer(settings: Optimizer, steps: int) -> optax.GradientTransformation:
-    rate: Any = settings.learning_rate
-    if settings.schedule == "cosine":
-        rate = optax.cosine_decay_schedule(rate, steps)
-    elif settings.schedule == "linear":
-        rate = optax.linear_schedule(rate, 0.0, steps)
-    return getattr(optax, settings.name)(learning_rate=rate, **settings.options)

@@ -18,7 +18,7 @@ from nesymm.ground.unify import Env, meet, resolve, shift
 from nesymm.ir.algebra import and_, axis_value, not_, or_
 from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, Axis, Expr
-from nesymm.ir.symbols import atoms_of, axes_of, has_symbol, key_of
+from nesymm.ir.symbols import atoms_of, axes_of, axis_of, has_symbol, key_of
 from nesymm.ir.terms import FREE, Compound, V, bare
 from nesymm.ir.types import Enum, Int
 from nesymm.language.builtins import FUNCTIONS
@@ -91,9 +91,9 @@ def by_argument(axes: Axes, table: Table, terms: tuple, condition: Expr) -> tupl
     condition = anywhere(condition, axes_of(terms) | table.given)
     mapping: dict[Axis, Expr] = {}
     for i, term in enumerate(terms):
-        if not isinstance(term, Expr) or term.op != "axis" or term.data in table.given:
+        axis = axis_of(term)
+        if axis is None or axis in table.given:
             continue
-        axis = term.data
         own = replace(axis, site=f"{table.pred.name}.{i}")
         if axis not in mapping and axis != own:
             mapping[axis] = axis_value(axes.note(own, axes.sites([axis])))
@@ -124,8 +124,7 @@ def to_be_counted(axes: Axes, table: Table) -> list[Answer]:
     out: list[Answer] = []
     symbolic = [has_symbol(answer.terms) for answer in table.final]
     for i, answer in enumerate(table.final):
-        keys = {t.data for t in answer.terms if isinstance(t, Expr) and t.op == "axis"}
-        hidden = axes_of(answer.terms) - keys - table.given
+        hidden = axes_of(answer.terms) - set(map(axis_of, answer.terms)) - table.given
         if hidden:
             split(axes, hidden, table)  # its elements may say the same as well
         others = (table.final[k] for k in range(i) if symbolic[i] or symbolic[k])

@@ -7,18 +7,22 @@ any of them; who asks how likely an atom is wants them all at once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 from nesymm.ground.tabling import Answer
-from nesymm.ground.unify import NeedsUnfolding, unify
-from nesymm.ir.algebra import and_, const, eq, or_
+from nesymm.ground.unify import NeedsUnfolding, meet
+from nesymm.ir.algebra import and_, or_
 from nesymm.ir.axes import anywhere
-from nesymm.ir.expr import FALSE, Expr
-from nesymm.ir.symbols import CondList, has_symbol, inside, key_of, map_symbols, symbols
-from nesymm.ir.types import domain, is_finite, size
+from nesymm.ir.expr import FALSE
+from nesymm.ir.symbols import (
+    CondList,
+    each_value,
+    has_symbol,
+    inside,
+    key_of,
+    ways,
+)
 
 # Up to so many atoms are written out.
 _MOST_ATOMS = 10_000
@@ -55,9 +59,8 @@ def _meeting(answers: list[Answer]) -> Iterator[list[Answer]]:
 
 
 def _meet(a: Answer, b: Answer) -> bool:
-    conditions: list[Expr] = []
     try:
-        return unify(a.terms, b.terms, [], conditions) and and_(*conditions) is not FALSE
+        return meet([(a.terms, b.terms)], []) is not None
     except NeedsUnfolding:
         return False
 
@@ -65,16 +68,11 @@ def _meet(a: Answer, b: Answer) -> bool:
 def _by_atom(group: list[Answer]) -> list[Answer]:
     found: dict[Any, Answer] = {}
     for answer in group:
-        open_ = list(dict.fromkeys(symbols(answer.terms)))
-        listed = all(is_finite(value.type) for value in open_) and not any(
-            type(term) is CondList for term in inside(answer.terms)
-        )
-        if not listed or math.prod(size(value.type) for value in open_) > _MOST_ATOMS:
+        lists = any(type(term) is CondList for term in inside(answer.terms))
+        if lists or ways(answer.terms) > _MOST_ATOMS:
             return group
-        for filled in product(*(domain(value.type) for value in open_)):
-            place = dict(zip(open_, filled, strict=True))
-            terms = map_symbols(answer.terms, place.__getitem__)
-            condition = and_(answer.condition, *(eq(v, const(x)) for v, x in place.items()))
+        for terms, where in each_value(answer.terms):
+            condition = and_(answer.condition, where)
             known = found.setdefault(key_of(terms), Answer(terms, FALSE, answer.span))
             known.condition = or_(known.condition, anywhere(condition))
     return [answer for answer in found.values() if answer.condition is not FALSE]

@@ -17,7 +17,7 @@ from nesymm.ground.unify import Env, meet, number_variables, resolve, shift, uni
 from nesymm.ir.algebra import and_, axis_value
 from nesymm.ir.axes import substitute
 from nesymm.ir.expr import FALSE, Axis, Expr
-from nesymm.ir.symbols import atoms_of, map_symbols
+from nesymm.ir.symbols import atoms_of, axis_of, map_symbols
 from nesymm.ir.terms import Compound, V
 from nesymm.ir.types import Enum, Int, is_finite
 from nesymm.language.builtins import PREDICATES
@@ -106,10 +106,9 @@ def with_keys(lit: CallLit, terms: tuple, condition: Expr, env: Env) -> tuple[tu
     keys: dict[Axis, Expr] = {}
     for arg, term in zip(lit.args, terms, strict=True):
         actual = resolve(arg, env)
-        if not isinstance(actual, Expr) or not isinstance(term, Expr) or actual is term:
-            continue
-        if term.op == "axis" and term.data.role == "key":
-            keys[term.data] = actual
+        axis = axis_of(term)
+        if isinstance(actual, Expr) and axis is not None and axis.role == "key":
+            keys[axis] = actual
     return replaced(terms, condition, keys)
 
 

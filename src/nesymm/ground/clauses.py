@@ -9,6 +9,7 @@ from typing import Any
 from nesymm.errors import Span
 from nesymm.ground.domains import Domains
 from nesymm.ground.literals import CallLit, ChoiceLit, CollectLit, DisjLit, DrawLit, Lit, NegLit
+from nesymm.ir.reachability import reachable
 from nesymm.ir.symbols import has_symbol, is_ground, key_of, parts
 from nesymm.ir.terms import V
 from nesymm.ir.types import Type
@@ -138,14 +139,12 @@ class Clauses:
     def is_recursive(self, pred: Pred) -> bool:
         """Whether the predicate can call itself."""
         if pred not in self._recursive:
-            seen: set[Pred] = set()
-            pending = [pred]
-            while pending:
-                called = {p for r in self.resolvents.get(pending.pop(), ()) for p in _calls(r.body)}
-                pending.extend(called - seen)
-                seen |= called
-            self._recursive[pred] = pred in seen
+            below = reachable(self._called(pred), self._called)
+            self._recursive[pred] = pred in below
         return self._recursive[pred]
+
+    def _called(self, pred: Pred) -> set[Pred]:
+        return {p for rule in self.resolvents.get(pred, ()) for p in _calls(rule.body)}
 
     def is_fact_table(self, pred: Pred) -> bool:
         """Whether the predicate consists of ground facts only."""

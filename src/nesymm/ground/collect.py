@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 from nesymm.errors import fail
@@ -12,12 +12,19 @@ from nesymm.ground.axes import Axes, Split
 from nesymm.ground.literals import CollectLit
 from nesymm.ground.summary import by_list, fold, summarise
 from nesymm.ground.uncertain_lists import unfold
-from nesymm.ground.unify import Env, resolve, unify
-from nesymm.ir.algebra import and_, const, eq, or_
+from nesymm.ground.unify import Env, meet, resolve
+from nesymm.ir.algebra import and_, or_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.symbols import CondList, axes_of, is_ground, key_of, map_symbols, symbols
+from nesymm.ir.symbols import (
+    CondList,
+    axes_of,
+    each_value,
+    is_ground,
+    key_of,
+    ways,
+)
 from nesymm.ir.terms import rounded
-from nesymm.ir.types import domain, is_finite
+from nesymm.ir.types import INF
 
 MAX_COPIES = 10_000
 
@@ -43,16 +50,12 @@ def gather(
     if not g:
         groups[()] = ((), [])
     for terms, condition in answers:
-        conditions = [condition]
-        scratch = list(env)
         # Variables that are still open here stay open: findall does not bind them.
-        if not all(
-            unify(a, t, scratch, conditions)
-            for a, t in zip(outer, terms[:n], strict=True)
-            if is_ground(a)
-        ):
+        known = ((a, t) for a, t in zip(outer, terms[:n], strict=True) if is_ground(a))
+        met = meet(known, env, condition)
+        if met is None:
             continue
-        item, holds = terms[n + g], and_(*conditions)
+        item, holds = terms[n + g], met[1]
         # An axis that only tells solutions apart: as many equal items as it is long.
         silent = axes_of(terms) - axes_of((item,)) - holds.axes - given
         copies = math.prod(axis.size for axis in silent)
@@ -69,30 +72,24 @@ def gather(
                 groups.setdefault(key_of(keys), (keys, []))[1].extend([(item, both)] * copies)
     for keys, rows in groups.values():
         for value, exists in _results(lit, rows, ordered, given):
-            new, conditions = list(env), [exists]
             pairs = [*zip(lit.groups, keys, strict=True), (lit.result, value)]
-            if all(unify(a, b, new, conditions) for a, b in pairs):
-                yield new, and_(*conditions)
+            if met := meet(pairs, env, exists):
+                yield met
 
 
 def _groups(lit: CollectLit, keys: tuple) -> Iterator[tuple[tuple, Expr]]:
     """What an answer is grouped by, and when: a value that is drawn may be any that it can take."""
-    drawn = list(dict.fromkeys(symbols(keys)))
-    values = [domain(d.type) if is_finite(d.type) else () for d in drawn]
-    ways = math.prod(map(len, values))
-    if not 0 < ways <= MAX_COPIES:
+    count = ways(keys)
+    if count > MAX_COPIES:
         fail(
             "E308",
             "an aggregate groups by a value that is not one of finitely many"
-            if not ways
-            else f"an aggregate groups by one of {ways:,} values",
+            if count == INF
+            else f"an aggregate groups by one of {count:,} values",
             lit.span,
             "group by constants",
         )
-    for chosen in product(*values):
-        place = dict(zip(drawn, chosen, strict=True))
-        here = and_(*(eq(d, const(value)) for d, value in place.items()))
-        yield map_symbols(keys, place.__getitem__), here
+    return each_value(keys)
 
 
 def _results(

@@ -17,8 +17,8 @@ from nesymm.errors import Span, fail
 from nesymm.ground.tabling import Table
 from nesymm.ir.algebra import conjuncts, or_
 from nesymm.ir.axes import rebuild
-from nesymm.ir.expr import Expr, System, make, rewrite
-from nesymm.ir.strong_components import strong_components
+from nesymm.ir.expr import Expr, System, fold, make, rewrite
+from nesymm.ir.reachability import strong_components
 from nesymm.ir.terms import atom_text
 
 if TYPE_CHECKING:
@@ -111,28 +111,16 @@ class _Scanner:
         self.memo: dict[int, Dependencies] = {}
 
     def atoms(self, root: Expr) -> Dependencies:
-        if id(root) in self.memo:
-            return self.memo[id(root)]
-        stack: list[tuple[Expr, bool]] = [(root, False)]
-        while stack:
-            node, expanded = stack.pop()
-            if id(node) in self.memo:
-                continue
-            if node.op == "atom":
-                self.memo[id(node)] = {node: False}
-            elif not node.args:
-                self.memo[id(node)] = {}
-            elif expanded:
-                found: Dependencies = {}
-                monotone = node.op in ("and", "or", "any")
-                for arg in node.args:
-                    for atom, negative in self.memo[id(arg)].items():
-                        found[atom] = found.get(atom, False) or negative or not monotone
-                self.memo[id(node)] = found
-            else:
-                stack.append((node, True))
-                stack.extend((arg, False) for arg in node.args)
-        return self.memo[id(root)]
+        return fold(root, self._mentioned, self.memo)
+
+    def _mentioned(self, node: Expr, below: tuple[Dependencies, ...]) -> Dependencies:
+        if node.op == "atom":
+            return {node: False}
+        monotone = node.op in ("and", "or", "any")
+        found: Dependencies = {}
+        for atom, negative in (pair for atoms in below for pair in atoms.items()):
+            found[atom] = found.get(atom, False) or negative or not monotone
+        return found
 
 
 def _refuse_negative(component: list[Expr], atoms: Atoms) -> None:

@@ -28,8 +28,8 @@ from nesymm.ground.unify import Env, number_variables, unify_all
 from nesymm.ir.algebra import and_, axis_value, conjuncts, eq, exclusive, item, within
 from nesymm.ir.axes import any_, reduce_, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order, make
-from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable
-from nesymm.ir.symbols import as_expr, key_of
+from nesymm.ir.step import ObservationDecl, Proposal, RandomVariable, flat
+from nesymm.ir.symbols import as_expr, axis_of, key_of
 from nesymm.ir.types import BOOL, Tensor, Type
 from nesymm.language.families import FAMILIES
 from nesymm.language.program import Guide
@@ -60,7 +60,7 @@ def _read(
     values: tuple[int, ...],
 ) -> Iterator[tuple[Env, Expr]]:
     keys = [i for i in range(len(terms)) if i not in values]
-    places = [_axis(terms[i]) for i in keys]
+    places = [axis_of(terms[i]) for i in keys]
     block_keys = (
         terms[i] if axis is None else AxisKey(axis.type)
         for i, axis in zip(keys, places, strict=True)
@@ -80,10 +80,6 @@ def _read(
         columns = _columns(decl, here, len(values))
         if unify_all(zip([lit.args[i] for i in values], columns, strict=True), new, conditions):
             yield new, and_(*conditions)
-
-
-def _axis(term: Any) -> Axis | None:
-    return term.data if isinstance(term, Expr) and term.op == "axis" else None
 
 
 def _leaf(decl: ObservationDecl, keys: tuple[Expr, ...], column: Any, type_: Type) -> Expr:
@@ -181,7 +177,7 @@ def _same_keys(
     conditions: list[Expr] = []
     for wanted, key in zip(own, keys, strict=True):
         along = isinstance(wanted, KeyAxis)
-        axis = _axis(key)
+        axis = axis_of(key)
         if axis is None and not along and not isinstance(key, Expr):
             if key_of(wanted) != key_of(key):
                 return None
@@ -206,7 +202,7 @@ def _without_other_axes(variable: RandomVariable, guide: Guide, proposal: Propos
             return reduce_("pick", axis, condition, expr)
 
         params = replace(proposal, condition=TRUE).map(pick).params
-        pairs = zip(_flat(proposal.params), _flat(params), strict=True)
+        pairs = zip(flat(proposal.params), flat(params), strict=True)
         if any(axis in old.axes and new.op == "pick" for old, new in pairs):
             name = axis.name
             fail(
@@ -217,10 +213,6 @@ def _without_other_axes(variable: RandomVariable, guide: Guide, proposal: Propos
             )
         proposal = replace(proposal, condition=any_(axis, condition), params=params)
     return proposal
-
-
-def _flat(params: tuple) -> list[Expr]:
-    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 def _check_type(guide: Guide, proposal: Proposal, variable: RandomVariable) -> None:

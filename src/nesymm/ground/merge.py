@@ -13,21 +13,23 @@ from dataclasses import replace
 from typing import Any
 
 from nesymm.errors import fail
+from nesymm.ground.answers import each_once
 from nesymm.ground.axes import Axes
+from nesymm.ground.calls import replaced
 from nesymm.ground.context import Context
 from nesymm.ground.tabling import Answer, Table
 from nesymm.ir.algebra import and_, axis_value, eq, exclusive, is_const, not_, or_, within
 from nesymm.ir.arithmetic import refine
-from nesymm.ir.axes import any_, anywhere, case, substitute
+from nesymm.ir.axes import anywhere, case
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, leaves
 from nesymm.ir.symbols import (
     CondList,
     as_expr,
     atoms_of,
     axes_of,
+    axis_of,
     has_symbol,
     key_of,
-    map_symbols,
     parts,
 )
 from nesymm.ir.terms import Compound, atom_text
@@ -48,20 +50,13 @@ def align(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
     for i in range(len(rows[0].terms)):
         if i not in values:
             rows = _align_position(ctx.axes, table, rows, i)
-    out: dict[Any, Answer] = {}
-    for row in rows:
-        known = out.get(key_of(row.terms))
-        if known is None:
-            out[key_of(row.terms)] = row
-        else:
-            known.condition = or_(known.condition, row.condition)
-    return list(out.values())
+    return each_once(rows)
 
 
 def _spread(axes: Axes, table: Table, row: Answer, values: frozenset[int]) -> Answer:
     """A key that is computed along an axis which is no key itself: entities that meet in
     one place are one place. It becomes an axis over the places."""
-    bare = {t.data for t in row.terms if isinstance(t, Expr) and t.op == "axis"}
+    bare = set(map(axis_of, row.terms))
     loose: set[Axis] = set()
     terms = list(row.terms)
     condition = row.condition
@@ -94,12 +89,9 @@ def _spread(axes: Axes, table: Table, row: Answer, values: frozenset[int]) -> An
 
 def _align_position(axes: Axes, table: Table, rows: list[Answer], i: int) -> list[Answer]:
     terms = [r.terms[i] for r in rows]
-    own = [
-        t.data
-        for t in terms
-        if isinstance(t, Expr) and t.op == "axis" and t.data not in table.given
-    ]
-    if not own or all(isinstance(t, Expr) and t.op == "axis" and t.data == own[0] for t in terms):
+    along = [axis_of(term) for term in terms]
+    own = [axis for axis in along if axis is not None and axis not in table.given]
+    if not own or all(axis == own[0] for axis in along):
         return rows
     hull: Int | Enum = own[0].type
     for term in terms:
@@ -113,11 +105,11 @@ def _align_position(axes: Axes, table: Table, rows: list[Answer], i: int) -> lis
         if parts(term) or not contains(hull, as_expr(term).type):
             out.append(row)
             continue
-        if isinstance(term, Expr) and term.op == "axis" and term.data not in table.given:
-            mapping = {term.data: here}
-            inside = within(here, term.data.type)
-            moved = _substituted(row.terms, mapping)
-            condition = and_(inside, substitute(row.condition, mapping))
+        axis_here = axis_of(term)
+        if axis_here is not None and axis_here not in table.given:
+            inside = within(here, axis_here.type)
+            moved, condition = replaced(row.terms, row.condition, {axis_here: here})
+            condition = and_(inside, condition)
         else:
             moved = (*row.terms[:i], here, *row.terms[i + 1 :])
             condition = and_(eq(here, as_expr(term)), row.condition)
@@ -125,10 +117,6 @@ def _align_position(axes: Axes, table: Table, rows: list[Answer], i: int) -> lis
         new.terms, new.condition = moved, condition
         out.append(new)
     return out
-
-
-def _substituted(terms: tuple, mapping: dict[Axis, Expr]) -> tuple:
-    return tuple(map_symbols(t, lambda e: substitute(e, mapping)) for t in terms)
 
 
 def merge(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
@@ -174,8 +162,7 @@ def _merge_group(
     for i in values:
         terms[i] = _merge_terms([(a.condition, a.terms[i]) for a in group])
     merged = Answer(tuple(terms), or_(*(a.condition for a in group)), group[0].span)
-    for axis in merged.condition.axes - axes_of(merged.terms) - table.given:
-        merged.condition = any_(axis, merged.condition)
+    merged.condition = anywhere(merged.condition, axes_of(merged.terms) | table.given)
     return [merged]
 
 

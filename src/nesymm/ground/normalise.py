@@ -99,46 +99,42 @@ class _Compiler:
         self.number, self.sites = number, 0
         match clause:
             case Rule(head, body):
-                self._rule(number, head, body, clause.span)
+                self._rule(head, body, clause.span)
             case Choice():
-                self._choice(number, clause)
+                self._choice(clause)
             case Draw():
-                self._draw(number, clause)
+                self._draw(clause)
 
-    def _origin(self, number: int, option: int | None, told: bool = True) -> Origin | None:
+    def _origin(self, option: int | None, told: bool = True) -> Origin | None:
         """Facts and rules without time are background, and nothing is told without time."""
-        return Origin(number, option) if told and self.program.temporal else None
+        return Origin(self.number, option) if told and self.program.temporal else None
 
-    def _rule(self, number: int, head: Atom, body: Body, span: Span | None) -> None:
-        frame = _Frame()
+    def _rule(self, head: Atom, body: Body, span: Span | None) -> None:
+        frame = _Frame(head.time, span or head.span)
         args = frame.terms(head.args)
-        guards = self.guards = _guards(head.time, body)
-        timed = head.time is not None
-        lits = self._body(body, frame, names(head.args), timed)
-        origin = self._origin(number, 0, told=timed)
-        body_lits = (*guards, *lits)
-        self._add(head.pred, args, body_lits, frame, span or head.span, timed, origin=origin)
+        lits = self._guarded(head.time, body, frame, names(head.args))
+        origin = self._origin(0, told=frame.timed)
+        self._add(head.pred, args, lits, frame, evaluate=True, origin=origin)
 
-    def _choice(self, number: int, clause: Choice) -> None:
-        timed = clause.options[0][1].time is not None
+    def _choice(self, clause: Choice) -> None:
+        time = clause.options[0][1].time
         every = variable_names(clause)
         aux = self._auxiliary("choice", len(every))
         valued = valued_variables(clause.body, self.out.values)
         self.out.values[aux] = frozenset(i for i, n in enumerate(every) if n in valued)
-        frame = _Frame(every)
-        guards = self.guards = _guards(clause.options[0][1].time, clause.body)
-        lits = self._body(clause.body, frame, set(every), timed)
+        frame = _Frame(time, clause.span, every)
+        lits = self._guarded(time, clause.body, frame, set(every))
         variables = tuple(V(i) for i in range(len(every)))
         sure = set(binding_names(clause.body)) | head_names(clause)
         optional = frozenset(i for i, n in enumerate(every) if n not in sure)
-        self._add(aux, variables, (*guards, *lits), frame, clause.span, timed, optional=optional)
+        self._add(aux, variables, lits, frame, optional=optional)
         for option, (_, head) in enumerate(clause.options):
-            frame = _Frame(every)
+            frame = _Frame(time, head.span, every)
             args = frame.terms(head.args)
-            probabilities = tuple(frame.term(p) for p, _ in clause.options)
+            probabilities = frame.terms(p for p, _ in clause.options)
             lit = ChoiceLit(
                 clause,
-                number,
+                self.number,
                 option,
                 aux,
                 variables,
@@ -147,14 +143,13 @@ class _Compiler:
                 clause.span,
                 self._site(),
             )
-            origin = self._origin(number, option)
-            self._add(head.pred, args, (lit,), frame, head.span, timed, origin=origin)
+            origin = self._origin(option)
+            self._add(head.pred, args, (lit,), frame, evaluate=True, origin=origin)
             self.out.random.add(head.pred)
 
-    def _draw(self, number: int, clause: Draw) -> None:
+    def _draw(self, clause: Draw) -> None:
         head = clause.head
-        timed = head.time is not None
-        frame = _Frame()
+        frame = _Frame(head.time, clause.span)
         places = [i for i in range(len(head.args)) if i not in clause.drawn]
         terms = (*frame.terms(head.args[i] for i in places), *frame.terms(clause.params))
         aux = self._auxiliary("draw", len(terms))
@@ -162,23 +157,14 @@ class _Compiler:
         self.out.values[aux] = frozenset(
             j for j in range(len(terms)) if j >= len(places) or places[j] in valued
         )
-        guards = self.guards = _guards(head.time, clause.body)
-        lits = self._body(clause.body, frame, names((head.args, clause.params)), timed)
-        self._add(
-            aux,
-            terms,
-            (*guards, *lits),
-            frame,
-            clause.span,
-            timed,
-            evaluate=False,
-            origin=self._origin(number, None),
-        )
-        frame = _Frame()
+        wanted = names((head.args, clause.params))
+        lits = self._guarded(head.time, clause.body, frame, wanted)
+        self._add(aux, terms, lits, frame, origin=self._origin(None))
+        frame = _Frame(head.time, head.span)
         args = frame.terms(head.args)
         lit = DrawLit(
             clause,
-            number,
+            self.number,
             aux,
             tuple(args[i] for i in places),
             tuple(V(frame.fresh()) for _ in clause.params),
@@ -186,8 +172,7 @@ class _Compiler:
             clause.span,
             self._site(),
         )
-        origin = self._origin(number, 0)
-        self._add(head.pred, args, (lit,), frame, head.span, timed, evaluate=False, origin=origin)
+        self._add(head.pred, args, (lit,), frame, origin=self._origin(0))
         self.out.drawn.add(head.pred)
         self.out.random.add(head.pred)
 
@@ -197,9 +182,7 @@ class _Compiler:
         head: tuple,
         body: tuple[Lit, ...],
         frame: _Frame,
-        span: Span | None,
-        timed: bool,
-        evaluate: bool = True,
+        evaluate: bool = False,
         optional: frozenset[int] = frozenset(),
         origin: Origin | None = None,
     ) -> None:
@@ -209,9 +192,9 @@ class _Compiler:
             body,
             frame.size,
             frame.names(),
-            span,
-            evaluate and timed and any(parts(a) for a in head),
-            timed,
+            frame.span,
+            evaluate and frame.timed and any(parts(a) for a in head),
+            frame.timed,
             optional,
             origin,
         )
@@ -219,40 +202,34 @@ class _Compiler:
 
     def root(self, atom: Atom, body: Body, span: Span | None) -> Root:
         """`$root(args) :- body, atom.` The time of the atom is the caller's business."""
-        self.sites = 0
-        self.number += 1
-        self.guards = ()
-        frame = _Frame()
+        self.number, self.sites, self.guards = self.number + 1, 0, ()
+        frame = _Frame(atom.time, span)
         args = frame.terms(atom.args)
-        lits = self._body(body, frame, names(atom.args), atom.time is not None)
+        lits = self._body(body, frame, names(atom.args))
         call = CallLit(atom.pred, args, 0, span, self._site())
         aux = self._auxiliary("root", len(args))
-        timed = atom.time is not None
-        self._add(aux, args, (*lits, call), frame, span, timed, evaluate=False)
+        self._add(aux, args, (*lits, call), frame)
         if not body:
             return Root(aux, atom, frame.size, args)
         alone = self._auxiliary("root", len(args))
-        self._add(alone, args, (call,), frame, span, timed, evaluate=False)
+        self._add(alone, args, (call,), frame)
         shared = names(atom.args) & set(binding_names(body, every=True))
         bound = tuple(V(frame.slots[name]) for name in sorted(shared))
         select = self._auxiliary("root", len(bound))
-        self._add(select, bound, lits, frame, span, timed, evaluate=False)
+        self._add(select, bound, lits, frame)
         return Root(aux, atom, frame.size, args, alone, (select, bound))
 
     def guide(self, guide: Guide) -> Root:
         """`$guide(keys, params) :- body.`"""
-        self.sites = 0
-        self.number += 1
+        self.number, self.sites = self.number + 1, 0
         self.observed = frozenset(o.atom.pred for o in self.program.observations)
-        frame = _Frame()
-        terms = frame.terms((*guide.target.args, *guide.params))
-        timed = guide.target.time is not None
-        wanted = names((*guide.target.args, *guide.params))
-        guards = self.guards = _guards(guide.target.time, guide.body)
-        lits = self._body(guide.body, frame, wanted, timed)
+        frame = _Frame(guide.target.time, guide.span)
+        written = (*guide.target.args, *guide.params)
+        terms = frame.terms(written)
+        lits = self._guarded(guide.target.time, guide.body, frame, names(written))
         aux = self._auxiliary("guide", len(terms))
         self.out.values[aux] = frozenset(range(len(guide.target.args), len(terms)))
-        self._add(aux, terms, (*guards, *lits), frame, guide.span, timed, evaluate=False)
+        self._add(aux, terms, lits, frame)
         self.observed = frozenset()
         return Root(aux, guide.target, frame.size, terms)
 
@@ -266,17 +243,24 @@ class _Compiler:
 
     # ------------------------------------------------------------ bodies
 
-    def _body(self, body: Body, frame: _Frame, outside: set[str], timed: bool) -> tuple[Lit, ...]:
+    def _guarded(
+        self, time: Time | None, body: Body, frame: _Frame, outside: set[str]
+    ) -> tuple[Lit, ...]:
+        """The body of a clause, behind what says when it can apply."""
+        self.guards = _guards(time, body)
+        return (*self.guards, *self._body(body, frame, outside))
+
+    def _body(self, body: Body, frame: _Frame, outside: set[str]) -> tuple[Lit, ...]:
         """Compile a body; `outside` are the variables that matter beyond it."""
         out: list[Lit] = []
         for i, literal in enumerate(body):
             others = outside | {
                 n for j, other in enumerate(body) if j != i for n in literal_names(other)
             }
-            out.append(self._literal(literal, frame, others, timed))
+            out.append(self._literal(literal, frame, others))
         return tuple(out)
 
-    def _literal(self, literal: Any, frame: _Frame, others: set[str], timed: bool) -> Lit:
+    def _literal(self, literal: Any, frame: _Frame, others: set[str]) -> Lit:
         match literal:
             case Call(atom):
                 lag = _lag(atom.time)
@@ -291,16 +275,14 @@ class _Compiler:
                 filled = frame.terms(args)
                 last = args[-1] if args else None
                 hint = last.name if isinstance(last, Var) and last.name[0] != "_" else "I"
-                return BuiltinLit(name, filled, literal.span, self._site(), timed, hint)
+                return BuiltinLit(name, filled, literal.span, self._site(), frame.timed, hint)
             case Disjunction(bodies):
                 # Each alternative looks back on its own, and applies when it can.
-                alternatives = (
-                    (*_guards(None, b), *self._body(b, frame, others, timed)) for b in bodies
-                )
+                alternatives = ((*_guards(None, b), *self._body(b, frame, others)) for b in bodies)
                 return DisjLit(tuple(alternatives))
             case Negation(body):
                 shared = [n for n in ordered_names(body) if n in others]
-                aux = self._inner("not", body, shared, (), timed, literal.span)
+                aux = self._inner("not", body, shared, (), frame, literal.span)
                 return NegLit(aux, frame.variables(shared), literal.span, self._site())
             case Collect(kind, template, body, result, groups):
                 inner = set(ordered_names(body)) | names((template,))
@@ -315,7 +297,7 @@ class _Compiler:
                 optional = frozenset(first + i for i, n in enumerate(local) if n not in sure)
                 # ... `all` and the aggregates of heads once, findall as often as proved.
                 once: Kind = "each" if kind in DISTINCT else "all"
-                aux = self._inner(once, body, shared, extra, timed, literal.span, optional)
+                aux = self._inner(once, body, shared, extra, frame, literal.span, optional)
                 return CollectLit(
                     kind,
                     aux,
@@ -324,7 +306,7 @@ class _Compiler:
                     frame.term(result),
                     literal.span,
                     self._site(),
-                    timed,
+                    frame.timed,
                 )
         raise TypeError(literal)
 
@@ -334,27 +316,31 @@ class _Compiler:
         body: Body,
         shared: list[str],
         extra: tuple[Term, ...],
-        timed: bool,
+        around: _Frame,
         span: Span | None,
         optional: frozenset[int] = frozenset(),
     ) -> Pred:
         """A predicate of its own for a goal inside a goal."""
         aux = self._auxiliary(kind, len(shared) + len(extra))
-        frame = _Frame()
+        frame = _Frame(around.time, span)
         head = (*frame.variables(shared), *frame.terms(extra))
-        lits = self._body(body, frame, set(shared) | names(extra), timed)
+        lits = self._body(body, frame, set(shared) | names(extra))
         # When the clause around it cannot apply, neither need the goal inside it.
-        body_lits = (*self.guards, *lits)
-        self._add(aux, head, body_lits, frame, span, timed, evaluate=False, optional=optional)
+        self._add(aux, head, (*self.guards, *lits), frame, optional=optional)
         return aux
 
 
 class _Frame:
-    """The variables of one clause, numbered as they are met."""
+    """The variables of one clause, numbered as they are met; its time and its place."""
 
-    def __init__(self, first: tuple[str, ...] = ()) -> None:
+    def __init__(self, time: Time | None, span: Span | None, first: tuple[str, ...] = ()) -> None:
+        self.time, self.span = time, span
         self.slots = {name: i for i, name in enumerate(first)}
         self.size = len(first)
+
+    @property
+    def timed(self) -> bool:
+        return self.time is not None
 
     def fresh(self) -> int:
         self.size += 1

@@ -6,12 +6,12 @@ are completed together, exchanging answers as they come, and the conditions of a
 are read as a least fixpoint. Everything is iterative: a recursion ten thousand calls
 deep is only a long list here.
 
-What the engine does not know (random variables, state) it asks its `Host`.
+What an earlier step, an input or an observation says, a `Reader` tells the engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -41,11 +41,15 @@ from nesymm.ground.literals import (
     DisjLit,
     DrawLit,
     GuardLit,
+    Lit,
     NegLit,
 )
 from nesymm.ground.merge import align, merge
+from nesymm.ground.random_variables.choices import choose
+from nesymm.ground.random_variables.draws import draw
+from nesymm.ground.random_variables.variables import Variables
 from nesymm.ground.summary import certain
-from nesymm.ground.tabling import Answer, Derivation, Host, State, Table, spelt_out
+from nesymm.ground.tabling import Answer, Derivation, State, Table, spelt_out
 from nesymm.ground.uncertain_lists import (
     each_list,
     refuse_order,
@@ -67,7 +71,7 @@ from nesymm.ground.unify import (
 from nesymm.ir.algebra import and_, conjuncts, const, eq, not_, or_
 from nesymm.ir.axes import any_, substitute
 from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, make
-from nesymm.ir.symbols import as_expr, axes_of, key_of, map_symbols, parts
+from nesymm.ir.symbols import as_expr, axes_of, axis_of, key_of, map_symbols, parts
 from nesymm.ir.terms import V
 from nesymm.language.program import Pred
 
@@ -75,16 +79,25 @@ from nesymm.language.program import Pred
 ORDERLESS = frozenset({"sort", "msort", "sum_list", "sumlist", "max_list", "min_list"})
 
 
+# What answers a literal about something else than clauses; None where it is about clauses.
+Reader = Callable[[CallLit, Env], Iterable[tuple[Env, Expr]] | None]
+
+
 class Engine:
-    def __init__(self, ctx: Context, host: Host):
+    """Solves goals. Clauses whose bodies are in `whole` are asked for all their keys at once."""
+
+    def __init__(
+        self, ctx: Context, variables: Variables, whole: Container[Pred], read: Reader
+    ) -> None:
         self.ctx = ctx
         self.clauses = ctx.clauses
         self.axes = ctx.axes
-        self.host = host
+        self.variables, self.whole, self.read = variables, whole, read
         self.tables: dict[Any, Table] = {}
         self.open: list[Table] = []
         self.tasks: list[Any] = []
         self.created = 0
+        self.completed: list[Table] = []
         # Where each equality stands in the program.
         self.equalities: dict[Expr, Span | None] = {}
 
@@ -113,8 +126,7 @@ class Engine:
     def _open(self, pred: Pred, args: tuple, span: Span | None, caller: State | None) -> Table:
         """A new table, its derivations started."""
         self.created += 1
-        table = Table(pred, args, self.created, span)
-        table.waiting = caller
+        table = Table(pred, args, self.created, span, caller)
         measure(table, None if caller is None else caller.table)
         check_call(table, len(self.open))
         self.tables[pred, key_of(args)] = table
@@ -161,29 +173,24 @@ class Engine:
                 free = count_variables(outer)
                 inner = range(lit.pred.arity - len(outer))
                 self._await_all(state, lit, (*outer, *(V(free + i) for i in inner)))
-            case DrawLit(keys=keys, params=params):
-                args = self._body_args(lit.pred, (*keys, *params), state.env)
-                self._await_all(state, lit, args)
+            case DrawLit():
+                self._await_body(state, lit, (*lit.keys, *lit.params))
             case ChoiceLit() if state.table.bag and calls.has_proofs(self.clauses, lit):
                 # Each proof of the body counts, so it is proved here before the choice.
                 proof = CallLit(lit.pred, lit.variables, 0, lit.span, lit.site)
                 body = (proof, replace(lit, proved=True), *rest)
                 self.tasks.append(state.then(body, state.env, state.condition))
-            case ChoiceLit(variables=variables):
-                args = self._body_args(lit.pred, variables, state.env)
-                self._await_all(state, lit, args)
+            case ChoiceLit():
+                self._await_body(state, lit, lit.variables)
 
-    def _body_args(self, body: Pred, args: tuple, env: Env) -> tuple:
-        """How the body of a random clause is called: for what is known, or as a whole."""
-        if self.host.asks_whole(body):
-            return tuple(V(i) for i in range(body.arity))
-        return calls.canonical(args, env)
-
-    def _continue(self, state: State, env: Env, condition: Expr) -> None:
-        """Continue behind the first literal, where it holds."""
+    def _continue(
+        self, state: State, env: Env, condition: Expr, body: tuple[Lit, ...] | None = None
+    ) -> None:
+        """Continue with a body, by default what is behind the first literal, where that holds."""
         both = and_(state.condition, condition)
         if both is not FALSE:
-            self.tasks.append(state.then(state.body[1:], env, both))
+            body = state.body[1:] if body is None else body
+            self.tasks.append(state.then(body, env, both))
 
     def _push(
         self, state: State, results: Iterable[tuple[Env, Expr]], span: Span | None = None
@@ -226,20 +233,13 @@ class Engine:
     # ------------------------------------------------------------ calls
 
     def _call(self, state: State, lit: CallLit) -> None:
-        if lit.lag:
-            results = self.host.read_state(lit, state.env)
-            if lit.lag < 0:
-                # `@0`: at step 0 the current value, afterwards the one kept from then.
-                now = replace(lit, lag=0)
-                at_start = and_(state.condition, eq(TIME, const(0)))
-                if at_start is not FALSE:
-                    body = (now, *state.body[1:])
-                    self.tasks.append(state.then(body, list(state.env), at_start))
-            self._push(state, results, lit.span)
-            return
-        given = self.host.read_input(lit, state.env)
-        if given is not None:
-            self._push(state, given, lit.span)
+        found = self.read(lit, state.env)
+        if lit.lag < 0:
+            # `@0`: at step 0 the current value, afterwards the one kept from then.
+            body = (replace(lit, lag=0), *state.body[1:])
+            self._continue(state, list(state.env), eq(TIME, const(0)), body)
+        if found is not None:
+            self._push(state, found, lit.span)
             return
         args = tuple([resolve(a, state.env) for a in lit.args])
         if self._unfolds(state, args, lit.span):
@@ -252,9 +252,9 @@ class Engine:
             self._push(state, calls.facts(self.clauses, lit, args, state.env), lit.span)
             return
         if state.table.bag:
-            found = calls.expanded(self.ctx, state, lit, args)
-            if found is not None:
-                self.tasks.extend(reversed(found))
+            states = calls.expanded(self.ctx, state, lit, args)
+            if states is not None:
+                self.tasks.extend(reversed(states))
                 return
         if keyed:
             args = calls.by_key(self.ctx, lit, args, state.env)
@@ -267,9 +267,7 @@ class Engine:
         if value is None:
             return False
         for env, holds in each_list(self.axes, value, state.env, span):
-            both = and_(state.condition, holds)
-            if both is not FALSE:
-                self.tasks.append(state.then(state.body, list(env), both))
+            self._continue(state, list(env), holds, state.body)
         return True
 
     def _await_all(
@@ -277,6 +275,13 @@ class Engine:
     ) -> None:
         if not self._unfolds(state, args, lit.span):
             self._await(state, lit.pred, args, lit.span)
+
+    def _await_body(self, state: State, lit: DrawLit | ChoiceLit, args: tuple) -> None:
+        """Call the body of a random clause: for what is known, or as a whole."""
+        if lit.pred in self.whole:
+            self._await_all(state, lit, tuple(V(i) for i in range(lit.pred.arity)))
+        else:
+            self._await_all(state, lit, calls.canonical(args, state.env))
 
     def _await(self, state: State, pred: Pred, args: tuple, span: Span | None) -> None:
         """Continue `state` with the answers to a call, now or when its table completes."""
@@ -404,7 +409,7 @@ class Engine:
         met = meet(zip(lit.variables, answer.terms, strict=True), state.env, answer.condition)
         if met is not None:
             env, condition = met
-            self._continue(state, env, and_(condition, self.host.choose(lit, answer, table)))
+            self._continue(state, env, and_(condition, choose(self.variables, lit, answer, table)))
 
     def _consume_draw(self, state: State, lit: DrawLit, answer: Answer, table: Table) -> None:
         keys = answer.terms[: len(lit.keys)]
@@ -412,10 +417,11 @@ class Engine:
         asked: dict[Axis, Expr] = {}
         for arg, term in zip(lit.keys, keys, strict=True):
             known = resolve(arg, state.env)
-            own = isinstance(term, Expr) and term.op == "axis" and term.data not in table.given
-            if own and type(known) is not V and not parts(known):
-                asked.setdefault(term.data, as_expr(known))
-        for drawn, extra in self.host.draw(lit, answer, table):
+            axis = axis_of(term)
+            open_ = type(known) is V or parts(known)
+            if axis is not None and axis not in table.given and not open_:
+                asked.setdefault(axis, as_expr(known))
+        for drawn, extra in draw(self.variables, lit, answer, table):
             here = map_symbols(drawn, partial(substitute, mapping=asked))
             pairs = zip((*lit.keys, *lit.drawn), (*keys, *here), strict=True)
             if met := meet(pairs, state.env, and_(answer.condition, extra)):
@@ -479,6 +485,7 @@ class Engine:
             break_cycles(group)
         for table in group:
             table.complete = True
+            self.completed.append(table)
             table.consumers = []
             table.negations = []
             rows = [a for a in table.answers.values() if a.condition is not FALSE]
@@ -491,4 +498,3 @@ class Engine:
                 rows = align(self.ctx, table, rows)
             table.final = merge(self.ctx, table, rows)
             table.answers = {}
-            self.host.completed(table)

@@ -12,11 +12,9 @@ from nesymm.ground.clauses import Clauses
 from nesymm.ground.context import Context
 from nesymm.ground.guides import Solved, attach_guides, read_observed, solve_guides
 from nesymm.ground.inputs import input_decls, input_terms, read_input
-from nesymm.ground.literals import CallLit, ChoiceLit, DrawLit
+from nesymm.ground.literals import CallLit
 from nesymm.ground.provenance import provenance
 from nesymm.ground.questions import Observed, ask, ask_each, latched, observe
-from nesymm.ground.random_variables.choices import choose
-from nesymm.ground.random_variables.draws import draw
 from nesymm.ground.random_variables.elements import divided, refuse_parts, share_elements
 from nesymm.ground.random_variables.identity import Owner, Whole
 from nesymm.ground.random_variables.variables import Variables
@@ -26,7 +24,7 @@ from nesymm.ground.state.demands import Demands, Part
 from nesymm.ground.state.reading import read
 from nesymm.ground.state.shapes import find_blocks
 from nesymm.ground.state.transition import leaving, outside, slots
-from nesymm.ground.tabling import Answer, Table
+from nesymm.ground.tabling import Answer
 from nesymm.ground.unify import Env, resolve
 from nesymm.ir.algebra import const, eq
 from nesymm.ir.expr import TIME, TRUE, Expr
@@ -42,7 +40,7 @@ _NEED_A_CALLER = {"E301", "E302", "E303", "E309"}
 
 
 class Round:
-    """Resolves observations, queries, guides and the next state. It is the engine's `Host`."""
+    """Resolves observations, queries, guides and the next state."""
 
     def __init__(
         self,
@@ -58,7 +56,7 @@ class Round:
         self.split = split
         self.whole = whole
         self.variables = Variables(self.ctx)
-        self.engine = Engine(self.ctx, self)
+        self.engine = self._engine()
         self.demands = Demands(clauses)
         self.solved: set[tuple[Pred, Any]] = set()
         # Which part of the next state is being asked for, and whether each part had been asked
@@ -70,7 +68,9 @@ class Round:
         self.queries: list[QueryDecl] = []
         self.latches: list[Slot] = []
         self.guides: Solved = []
-        self.tables: list[Table] = []
+
+    def _engine(self) -> Engine:
+        return Engine(self.ctx, self.variables, self.whole, self._read)
 
     def run(self) -> None:
         for owner in self.whole.values():
@@ -115,7 +115,8 @@ class Round:
                 answers = self._all_answers(pred)
             except ProgramError as error:
                 if set(error.codes) <= _NEED_A_CALLER:
-                    self.engine = Engine(self.ctx, self)
+                    completed, self.engine = self.engine.completed, self._engine()
+                    self.engine.completed = completed
                     continue
                 raise
             if pred in self.program.timed:
@@ -263,7 +264,7 @@ class Round:
             queries=tuple(self.queries),
             flags=tuple(self.ctx.flags),
             temporal=self.program.temporal,
-            provenance=provenance(self.tables),
+            provenance=provenance(self.engine.completed if self.program.temporal else ()),
         )
         asked = self.program.observations or self.program.queries
         return finish(
@@ -272,27 +273,13 @@ class Round:
 
     # ------------------------------------------------------------ what the engine asks
 
-    def read_state(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]]:
+    def _read(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None:
+        if lit.pred.kind == "observed":
+            about = replace(lit.pred, kind="program")
+            return read_observed(self.ctx, self.observed.get(about, ()), lit, env)
+        if not lit.lag:
+            return read_input(self.ctx, lit, env) if lit.pred in self.program.inputs else None
         asked = tuple(resolve(lit.args[i], env) for i in self.clauses.key_positions(lit.pred))
         pattern = tuple(None if not is_ground(a) or has_symbol(a) else a for a in asked)
         self.demands.add(lit.pred, lit.lag, pattern, lit.span, self.asked_for)
         return read(self.ctx, self.layout.at(lit.pred, pattern), lit, env, asked)
-
-    def read_input(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None:
-        if lit.pred.kind == "observed":
-            about = replace(lit.pred, kind="program")
-            return read_observed(self.ctx, self.observed.get(about, ()), lit, env)
-        return read_input(self.ctx, lit, env) if lit.pred in self.program.inputs else None
-
-    def draw(self, lit: DrawLit, answer: Answer, table: Table) -> Iterable[tuple[tuple, Expr]]:
-        return draw(self.variables, lit, answer, table)
-
-    def choose(self, lit: ChoiceLit, answer: Answer, table: Table | None) -> Expr:
-        return choose(self.variables, lit, answer, table)
-
-    def asks_whole(self, body: Pred) -> bool:
-        return body in self.whole
-
-    def completed(self, table: Table) -> None:
-        if self.program.temporal:
-            self.tables.append(table)

@@ -10,7 +10,7 @@ from nesymm.errors import Span, fail
 from nesymm.ground.uncertain_lists import MAX_UNFOLD
 from nesymm.ir.algebra import const, or_
 from nesymm.ir.arithmetic import arithmetic, number
-from nesymm.ir.axes import any_, case, reduce_
+from nesymm.ir.axes import anywhere, case, reduce_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, in_order
 from nesymm.ir.symbols import CondList, as_expr, axes_of
 from nesymm.ir.terms import rounded
@@ -31,7 +31,7 @@ def summarise(
     def own(term: Any, condition: Expr) -> list[Axis]:
         return in_order((condition.axes | axes_of((term,))) - given)
 
-    exists = or_(*(_anywhere(c, own(t, c)) for t, c in items))
+    exists = or_(*(anywhere(c, given) for _, c in items))
     if kind == "count":
         return _add([_along("sum", const(1), c, own(t, c)) for t, c in items]), TRUE
     for term, _ in items:
@@ -104,12 +104,6 @@ def certain(items: tuple, ordered: bool = True) -> CondList:
 
 def _plain(value: Expr) -> Any:
     return value.data if value.op == "const" else value
-
-
-def _anywhere(condition: Expr, axes: list[Axis]) -> Expr:
-    for axis in axes:
-        condition = any_(axis, condition)
-    return condition
 
 
 def _along(op: str, value: Expr, condition: Expr, axes: list[Axis]) -> Expr:

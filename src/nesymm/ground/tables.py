@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from nesymm.ir.algebra import and_, const, within
@@ -40,29 +41,25 @@ def lookup_facts(
     for row in wanted:
         by_key.setdefault(tuple(row[i] for i in symbolic), []).append(row)
 
-    def table(name: str, entries: dict[tuple, Any], default: Any) -> ConstantTable:
-        return ConstantTable(name, tuple(domains), entries, default)
+    whole = math.prod(int(d.size) for d in domains)
 
-    def present(name: str, entries: dict[tuple, Any]) -> Expr:
-        size = 1
-        for d in domains:
-            size *= int(d.size)
-        if len(entries) == size:
+    def table(name: str, entries: dict[tuple, Any], default: Any) -> Expr:
+        return lookup(ConstantTable(name, tuple(domains), entries, default), *keys)
+
+    def present(entries: dict[tuple, Any]) -> Expr:
+        if len(entries) == whole:
             return in_range
-        return and_(in_range, lookup(table(name, entries, False), *keys))
+        return and_(in_range, table(pred.name, entries, False))
 
-    template = list(args)
-    if not free:
-        return [(args, present(pred.name, dict.fromkeys(by_key, True)))]
     if all(len(found) == 1 for found in by_key.values()):
-        there = present(pred.name, dict.fromkeys(by_key, True))
+        template = list(args)
         for i in free:
             column = {k: found[0][i] for k, found in by_key.items()}
             if join_all(const(v).type for v in column.values()) is None:
                 return None
             anything = next(iter(column.values()))
-            template[i] = lookup(table(f"{pred.name}.{i + 1}", column, anything), *keys)
-        return [(tuple(template), there)]
+            template[i] = table(f"{pred.name}.{i + 1}", column, anything)
+        return [(tuple(template), present(dict.fromkeys(by_key, True)))]
     answers = []
     by_free: dict[tuple, dict[tuple, Any]] = {}
     for key, found in by_key.items():
@@ -72,7 +69,7 @@ def lookup_facts(
         filled = list(args)
         for i, value in zip(free, values, strict=True):
             filled[i] = value
-        answers.append((tuple(filled), present(pred.name, entries)))
+        answers.append((tuple(filled), present(entries)))
     return answers
 
 

@@ -1,127 +1,90 @@
-"""What the engine works on: tables, their answers, derivations under way; and what it asks."""
+"""What the engine works on: tables, their answers, derivations under way."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from itertools import product
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 from nesymm.errors import Span
 from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Resolvent
-from nesymm.ground.literals import CallLit, ChoiceLit, DrawLit, Lit
+from nesymm.ground.literals import Lit
 from nesymm.ground.order import Order
 from nesymm.ground.unify import Env, unify
-from nesymm.ir.algebra import and_, const, eq, exclusive
+from nesymm.ir.algebra import and_, exclusive
 from nesymm.ir.expr import FALSE, Axis, Expr
-from nesymm.ir.symbols import axes_of, has_symbol, map_symbols, symbols
+from nesymm.ir.symbols import axes_of, each_value, has_symbol, ways
 from nesymm.ir.terms import atom_text
-from nesymm.ir.types import domain, is_finite, size
 from nesymm.language.program import Pred
 
 # How many values the symbols of an answer may take for it to be spelt out.
 MAX_VALUES = 1_000
 
 
-class Host(Protocol):
-    """What the engine asks of its surroundings."""
-
-    def read_state(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]]: ...
-
-    def read_input(self, lit: CallLit, env: Env) -> Iterable[tuple[Env, Expr]] | None: ...
-
-    def draw(self, lit: DrawLit, answer: Answer, table: Table) -> Iterable[tuple[tuple, Expr]]: ...
-
-    def choose(self, lit: ChoiceLit, answer: Answer, table: Table | None) -> Expr: ...
-
-    def asks_whole(self, body: Pred) -> bool: ...
-
-    def completed(self, table: Table) -> None: ...
-
-
+@dataclass(eq=False, slots=True)
 class Answer:
     """One row of a table. `derivations` while the table is open, `condition` afterwards."""
 
-    __slots__ = ("condition", "derivations", "reference", "span", "terms")
+    terms: tuple
+    condition: Expr
+    span: Span | None
+    derivations: list[Expr] = field(init=False)
+    reference: Expr | None = None
 
-    def __init__(self, terms: tuple, condition: Expr, span: Span | None):
-        self.terms = terms
-        self.derivations = [condition]
-        self.condition = condition
-        self.reference: Expr | None = None
-        self.span = span
+    def __post_init__(self) -> None:
+        self.derivations = [self.condition]
 
 
+@dataclass(eq=False, slots=True)
 class Derivation:
     """One way in which a clause applied: its head, what its variables are bound to, when."""
 
-    __slots__ = ("condition", "env", "rule", "terms")
-
-    def __init__(self, rule: Resolvent, terms: tuple, env: Env, condition: Expr):
-        self.rule = rule
-        self.terms = terms
-        self.env = env
-        self.condition = condition
+    rule: Resolvent
+    terms: tuple
+    env: Env
+    condition: Expr
 
 
+@dataclass(eq=False, slots=True)
 class Table:
     """The answers to one call. `derived` and `calls` say, for explanations, which clauses they
     came from, and when which tables were called with symbols."""
 
-    __slots__ = (
-        "answers",
-        "answers_with_symbols",
-        "args",
-        "bag",
-        "calls",
-        "complete",
-        "consumers",
-        "derived",
-        "final",
-        "given",
-        "growth",
-        "largest",
-        "low",
-        "negations",
-        "number",
-        "numbers",
-        "order",
-        "ordered",
-        "pred",
-        "recursive",
-        "span",
-        "symbolic_depth",
-        "waiting",
-    )
+    pred: Pred
+    args: tuple
+    number: int
+    span: Span | None
+    waiting: State | None
+    low: int = field(init=False)
+    given: frozenset[Axis] = field(init=False)
+    answers: dict[Any, Answer] = field(default_factory=dict)
+    final: list[Answer] = field(default_factory=list)
+    # What is known of `final`: numbers of answers that are alike, those that have symbols.
+    numbers: dict[tuple[str, ...], dict[int, int]] = field(default_factory=dict)
+    answers_with_symbols: list[Answer] | None = None
+    derived: list[Derivation] = field(default_factory=list)
+    calls: list[tuple[Table, Expr]] = field(default_factory=list)
+    complete: bool = False
+    recursive: bool = False
+    consumers: list[State] = field(default_factory=list)
+    negations: list[tuple[Expr, State]] = field(default_factory=list)
+    # Whether ProbLog has the answers in the same order.
+    ordered: bool = True
+    order: Order | None = field(init=False)
+    symbolic_depth: int = 0
+    largest: int = 0
+    growth: int = 0
 
-    def __init__(self, pred: Pred, args: tuple, number: int, span: Span | None):
-        self.pred = pred
-        self.args = args
-        # Answers to be collected are counted as often as they are proved.
-        self.bag = pred.kind == "all"
-        # Whether ProbLog has the answers in the same order.
-        self.ordered = True
+    def __post_init__(self) -> None:
+        self.low = self.number
+        self.given = frozenset(axes_of(self.args))
         self.order = Order() if self.bag else None
-        self.number = number
-        self.low = number
-        self.span = span
-        self.answers: dict[Any, Answer] = {}
-        self.final: list[Answer] = []
-        # What is known of `final`: numbers of answers that are alike, those that have symbols.
-        self.numbers: dict[tuple[str, ...], dict[int, int]] = {}
-        self.answers_with_symbols: list[Answer] | None = None
-        self.derived: list[Derivation] = []
-        self.calls: list[tuple[Table, Expr]] = []
-        self.complete = False
-        self.recursive = False
-        self.consumers: list[State] = []
-        self.waiting: State | None = None
-        self.negations: list[tuple[Expr, State]] = []
-        self.given = frozenset(axes_of(args))
-        self.symbolic_depth = 0
-        self.largest = 0
-        self.growth = 0
+
+    @property
+    def bag(self) -> bool:
+        """Whether answers are to be collected, and so counted as often as they are proved."""
+        return self.pred.kind == "all"
 
     def with_symbols(self) -> list[Answer]:
         """The final answers that have symbols."""
@@ -138,50 +101,38 @@ class Table:
         return any(isinstance(a, Expr) and a.op != "axis" for a in self.args)
 
 
+@dataclass(eq=False, slots=True)
 class State:
-    """A derivation under way: the literals still to prove, bindings, condition."""
+    """A derivation under way: the literals still to prove, bindings, condition.
 
-    __slots__ = ("alone", "body", "condition", "depth", "env", "rule", "table")
+    It is `alone` if one literal leads to the next: there never was another beside it.
+    """
 
-    def __init__(
-        self,
-        table: Table,
-        rule: Resolvent,
-        body: tuple[Lit, ...],
-        env: Env,
-        condition: Expr,
-        depth: int = 0,
-    ):
-        self.table = table
-        self.rule = rule
-        self.body = body
-        self.env = env
-        self.condition = condition
-        self.depth = depth
-        # Whether one literal leads to the next: there never was another beside it.
-        self.alone = len(body) < 2
+    table: Table
+    rule: Resolvent
+    body: tuple[Lit, ...]
+    env: Env
+    condition: Expr
+    depth: int = 0
+    alone: bool = True
+
+    def __post_init__(self) -> None:
+        self.alone = self.alone and len(self.body) < 2
 
     def then(self, body: tuple[Lit, ...], env: Env, condition: Expr, deeper: int = 0) -> State:
         """The same derivation, further on."""
-        new = State(self.table, self.rule, body, env, condition, self.depth + deeper)
-        new.alone = new.alone and self.alone
-        return new
+        depth = self.depth + deeper
+        return State(self.table, self.rule, body, env, condition, depth, self.alone)
 
 
 def spelt_out(answer: Answer) -> Iterator[Answer]:
     """An answer for each of the values that its symbols can take, where they are few."""
-    found = list(dict.fromkeys(symbols(answer.terms)))
-    if not found or not all(is_finite(symbol.type) for symbol in found):
+    if not has_symbol(answer.terms) or ways(answer.terms) > MAX_VALUES:
         yield answer
         return
-    if math.prod(size(symbol.type) for symbol in found) > MAX_VALUES:
-        yield answer
-        return
-    for values in product(*(domain(symbol.type) for symbol in found)):
-        here = dict(zip(found, values, strict=True))
-        where = and_(*(eq(symbol, const(value)) for symbol, value in here.items()))
+    for terms, where in each_value(answer.terms):
         if where is not FALSE:
-            one = Answer(map_symbols(answer.terms, here.__getitem__), FALSE, answer.span)
+            one = Answer(terms, FALSE, answer.span)
             one.condition = and_(answer.condition, where)
             yield one
 

@@ -224,7 +224,7 @@ class _Unrolled:
                     else rebuild(node, args)
                 ),
             )
-        return prune(whole, set())
+        return prune(whole, ())
 
     def _add(self, phase: StepProgram, at: int) -> None:
         """One more step."""

@@ -8,7 +8,7 @@ recognised as exclusive let derivations merge.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
@@ -187,46 +187,48 @@ FLIP = {0b000: 0b000, 0b001: 0b100, 0b010: 0b010, 0b011: 0b110}
 FLIP |= {0b100: 0b001, 0b101: 0b101, 0b110: 0b011, 0b111: 0b111}
 
 
+def comparisons(parts: Iterable[Expr]) -> Iterator[tuple[Expr, Expr, int]]:
+    """The comparisons among conditions: x, y, and which of <, =, > stands between them; each from
+    both sides."""
+    for part in parts:
+        negated = part.op == "not"
+        literal = part.args[0] if negated else part
+        if literal.op in ADMITS:
+            a, b = literal.args
+            admits = ADMITS[literal.op] ^ (0b111 if negated else 0)
+            yield a, b, admits
+            yield b, a, FLIP[admits]
+
+
 def _contradictory(parts: Sequence[Expr]) -> bool:
     """Whether the comparisons among the parts cannot hold together."""
-    comparisons = [p for p in parts if p.op in ADMITS or (p.op == "not" and p.args[0].op in ADMITS)]
-    if len(comparisons) < 2:
+    found = list(comparisons(parts))
+    if len(found) < 4:
         return False
     relations: dict[tuple[int, int], int] = {}
     bounds: dict[int, tuple[float, float]] = {}
     terms: dict[int, set] = {}
-    for part in comparisons:
-        negated = part.op == "not"
-        literal = part.args[0] if negated else part
-        a, b = literal.args
-        admits = ADMITS[literal.op]
-        if negated:
-            admits ^= 0b111
-        key = (id(a), id(b))
-        if key[0] > key[1]:
-            key, admits_key = (key[1], key[0]), FLIP[admits]
-        else:
-            admits_key = admits
-        relations[key] = relations.get(key, 0b111) & admits_key
+    for x, y, admits in found:
+        key = (id(x), id(y))
+        relations[key] = relations.get(key, 0b111) & admits
         if relations[key] == 0:
             return True
-        for x, y, admitted in ((a, b, admits), (b, a, FLIP[admits])):
-            if y.op != "const" or x.op == "const":
-                continue
-            if isinstance(x.type, Int | Real):
-                lo, hi = bounds.get(id(x), (x.type.lo, x.type.hi))
-                lo, hi = tighten(lo, hi, admitted, y.data, isinstance(x.type, Int))
-                if lo > hi:
-                    return True
-                bounds[id(x)] = (lo, hi)
-            elif isinstance(x.type, Enum):
-                left = terms.setdefault(id(x), set(x.type.values))
-                if admitted == 0b010:
-                    left &= {y.data}
-                elif admitted == 0b101:
-                    left -= {y.data}
-                if not left:
-                    return True
+        if y.op != "const" or x.op == "const":
+            continue
+        if isinstance(x.type, Int | Real):
+            lo, hi = bounds.get(id(x), (x.type.lo, x.type.hi))
+            lo, hi = tighten(lo, hi, admits, y.data, isinstance(x.type, Int))
+            if lo > hi:
+                return True
+            bounds[id(x)] = (lo, hi)
+        elif isinstance(x.type, Enum):
+            left = terms.setdefault(id(x), set(x.type.values))
+            if admits == 0b010:
+                left &= {y.data}
+            elif admits == 0b101:
+                left -= {y.data}
+            if not left:
+                return True
     return False
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nesymm.ir.algebra import ADMITS, FLIP, and_, conjuncts, const, is_const, tighten
+from nesymm.ir.algebra import and_, comparisons, conjuncts, const, is_const, tighten
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.ir.terms import rounded
 from nesymm.ir.types import (
@@ -16,6 +16,7 @@ from nesymm.ir.types import (
     Type,
     join,
     like,
+    numbers,
     product_bounds,
     quotient_bounds,
 )
@@ -189,25 +190,18 @@ def _bounds(condition: Expr, depth: int) -> dict[int, tuple[float, float]]:
                     before = known.get(key, (-INF, INF))
                     known[key] = max(lo, before[0]), min(hi, before[1])
     for _ in range(2):
-        for part in parts:
-            negated = part.op == "not"
-            literal = part.args[0] if negated else part
-            if literal.op not in ADMITS:
-                continue
-            a, b = literal.args
-            admits = ADMITS[literal.op] ^ (0b111 if negated else 0)
-            for x, y, admitted in ((a, b, admits), (b, a, FLIP[admits])):
-                if isinstance(x.type, Int | Real) and isinstance(y.type, Int | Real):
-                    ylo, yhi = known.get(id(y), (y.type.lo, y.type.hi))
-                    whole = isinstance(x.type, Int)
-                    lo, hi = known.get(id(x), (x.type.lo, x.type.hi))
-                    if admitted & 0b100 == 0 and yhi < INF:
-                        lo, hi = tighten(lo, hi, 0b001 | (admitted & 0b010), yhi, whole)
-                    if admitted & 0b001 == 0 and ylo > -INF:
-                        lo, hi = tighten(lo, hi, 0b100 | (admitted & 0b010), ylo, whole)
-                    if admitted == 0b101 and is_const(y):
-                        lo, hi = tighten(lo, hi, admitted, y.data, whole)
-                    known[id(x)] = (lo, hi)
+        for x, y, admitted in comparisons(parts):
+            if isinstance(x.type, Int | Real) and isinstance(y.type, Int | Real):
+                ylo, yhi = known.get(id(y), (y.type.lo, y.type.hi))
+                whole = isinstance(x.type, Int)
+                lo, hi = known.get(id(x), (x.type.lo, x.type.hi))
+                if admitted & 0b100 == 0 and yhi < INF:
+                    lo, hi = tighten(lo, hi, 0b001 | (admitted & 0b010), yhi, whole)
+                if admitted & 0b001 == 0 and ylo > -INF:
+                    lo, hi = tighten(lo, hi, 0b100 | (admitted & 0b010), ylo, whole)
+                if admitted == 0b101 and is_const(y):
+                    lo, hi = tighten(lo, hi, admitted, y.data, whole)
+                known[id(x)] = (lo, hi)
     return known
 
 
@@ -233,6 +227,6 @@ def _refined(
         if id(expr) in known and isinstance(type_, Int | Real):
             lo, hi = known[id(expr)]
             lo, hi = max(lo, type_.lo), min(hi, type_.hi)
-            type_ = Int(lo, hi) if isinstance(type_, Int) else Real(lo, hi)
+            type_ = numbers(isinstance(type_, Int), lo, hi)
     memo[id(expr)] = type_
     return type_

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from itertools import product
 from typing import Any
@@ -89,20 +89,8 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
     if args == node.args:
         return node
     match node.op:
-        case "and":
-            return and_(*args)
-        case "or":
-            return or_(*args)
-        case "not":
-            return not_(*args)
-        case "eq":
-            return eq(*args)
-        case "lt":
-            return lt(*args)
-        case "le":
-            return le(*args)
-        case "number":
-            return number(*args)
+        case op if op in _CONDITIONS:
+            return _CONDITIONS[op](*args)
         case "case":
             pairs = list(zip(args[::2], args[1::2], strict=True))
             if all(c is FALSE for c, _ in pairs):
@@ -125,6 +113,17 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
     return make(node.op, args, node.data, node.type)
 
 
+_CONDITIONS: dict[str, Callable[..., Expr]] = {
+    "and": and_,
+    "or": or_,
+    "not": not_,
+    "eq": eq,
+    "lt": lt,
+    "le": le,
+    "number": number,
+}
+
+
 def anywhere(condition: Expr, but: Container[Axis] = ()) -> Expr:
     """Whether a condition holds at some place along its axes, those in `but` aside."""
     for axis in in_order(condition.axes):
@@ -142,15 +141,22 @@ def any_(axis: Axis, condition: Expr) -> Expr:
     parts = conjuncts(condition)
     # The one-point rule: some E with E = e and g(E) is g(e), if e is in range.
     for part in parts:
-        if part.op != "eq":
-            continue
-        for this, other in (part.args, part.args[::-1]):
-            if this.op == "axis" and this.data == axis and axis not in other.axes:
-                rest = and_(*(p for p in parts if p is not part))
-                return and_(within(other, axis.type), substitute(rest, {axis: other}))
+        point = _only_point(axis, part)
+        if point is not None:
+            rest = and_(*(p for p in parts if p is not part))
+            return and_(within(point, axis.type), substitute(rest, {axis: point}))
     outside = [p for p in parts if axis not in p.axes]
     (inside,), bound = _bind(axis, and_(*(p for p in parts if axis in p.axes)))
     return and_(*outside, make("any", (inside,), bound))
+
+
+def _only_point(axis: Axis, condition: Expr) -> Expr | None:
+    """The e of a condition E = e on an axis E."""
+    if condition.op == "eq":
+        for this, other in (condition.args, condition.args[::-1]):
+            if this.op == "axis" and this.data == axis and axis not in other.axes:
+                return other
+    return None
 
 
 def _bind(axis: Axis, *parts: Expr) -> tuple[tuple[Expr, ...], Axis]:
@@ -173,10 +179,9 @@ def reduce_(op: str, axis: Axis, condition: Expr, value: Expr) -> Expr:
         if axis not in value.axes:
             return value
         for part in conjuncts(condition):
-            if part.op == "eq":
-                for this, other in (part.args, part.args[::-1]):
-                    if this.op == "axis" and this.data == axis and axis not in other.axes:
-                        return substitute(value, {axis: other})
+            point = _only_point(axis, part)
+            if point is not None:
+                return substitute(value, {axis: point})
     if op == "sum":
         assert isinstance(value.type, Int | Real)
         n = axis.size

@@ -37,10 +37,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nesymm.ir.describe import describe
 from nesymm.ir.types import BOOL, Enum, Int, Type
+
+T = TypeVar("T")
 
 Role = Literal["free", "key", "bound"]
 _ROLES: tuple[Role, ...] = ("free", "key", "bound")
@@ -181,21 +183,21 @@ def postorder(roots: Iterable[Expr], systems: bool = True) -> Iterator[Expr]:
             stack.extend((arg, False) for arg in reversed(below) if id(arg) not in seen)
 
 
-def rewrite(
+def fold(
     root: Expr,
-    rule: Callable[[Expr, tuple[Expr, ...]], Expr],
-    memo: dict[int, Expr] | None = None,
-    keep: Callable[[Expr], bool] = lambda node: False,
-) -> Expr:
-    """Rebuild bottom-up: `rule(node, new_args)`; nodes for which `keep` holds stay whole."""
-    memo = {} if memo is None else memo
+    rule: Callable[[Expr, tuple[T, ...]], T],
+    memo: dict[int, T],
+    known: Callable[[Expr], T | None] = lambda node: None,
+) -> T:
+    """A value found bottom-up: `rule(node, values of its arguments)`, unless it is `known`."""
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
         node, expanded = stack.pop()
         if id(node) in memo:
             continue
-        if keep(node):
-            memo[id(node)] = node
+        value = known(node)
+        if value is not None:
+            memo[id(node)] = value
         elif expanded:
             memo[id(node)] = rule(node, tuple(memo[id(arg)] for arg in node.args))
         else:
@@ -204,8 +206,24 @@ def rewrite(
     return memo[id(root)]
 
 
+def rewrite(
+    root: Expr,
+    rule: Callable[[Expr, tuple[Expr, ...]], Expr],
+    memo: dict[int, Expr] | None = None,
+    keep: Callable[[Expr], bool] = lambda node: False,
+) -> Expr:
+    """Rebuild bottom-up: `rule(node, new_args)`; nodes for which `keep` holds stay whole."""
+    memo = {} if memo is None else memo
+    return fold(root, rule, memo, lambda node: node if keep(node) else None)
+
+
 def leaves(roots: Iterable[Expr], op: str) -> list[Expr]:
     return [node for node in postorder(roots) if node.op == op]
+
+
+def drawn(roots: Iterable[Expr]) -> dict[str, None]:
+    """The random variables that expressions read, in order."""
+    return dict.fromkeys(node.data for node in leaves(roots, "rv"))
 
 
 Substitution = Mapping[Axis, Expr]

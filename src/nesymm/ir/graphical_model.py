@@ -14,13 +14,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
+from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_
 from nesymm.ir.describe import axis_text
-from nesymm.ir.expr import Axis, Expr
+from nesymm.ir.expr import FALSE, TIME, Axis, Expr, fold
 from nesymm.ir.graph import Edge, Graph, Kind, Node
-from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
+from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, flat
 from nesymm.ir.symbols import has_symbol
 from nesymm.ir.terms import show as show_term
+from nesymm.ir.types import Int
 from nesymm.language.program import At
 
 # With more atoms than this, those of one predicate are one node even where some are
@@ -36,8 +38,8 @@ def graph_of(step: StepProgram, title: str) -> Graph:
     reader = _Reader(step, members)
     edges: list[Edge] = []
     for member in members.values():
-        found = reader.dependencies(member)
-        edges += [use.edge(member.id) for use in found.values() if use.source in members]
+        found = _dependencies(reader, member)
+        edges += [use.edge(member.id) for use in found if use.source in members]
     used = {edge.source for edge in edges}
     kept = [m for m in members.values() if m.id in used or not m.inputs or m.roots]
     temporal = {m.id for m in kept if m.temporal}
@@ -97,7 +99,8 @@ class _Member:
         """The steps at which it can be there."""
         conditions = [v.guard for v in self.variables] + [s.present for s in self.slots]
         conditions += [root.holds for root in self.roots]
-        spans = [s for s in map(_span, conditions) if s is not None]
+        spans = [_during(c) for c in conditions if c is not FALSE]
+        spans = [span for span in spans if span[0] <= span[1]]
         if not self.temporal or self.inputs or not spans:
             return 0, None
         last = max(b for _, b in spans)
@@ -148,11 +151,6 @@ def _keys(name: str) -> str:
     return rest.removesuffix(")") if opening else ""
 
 
-def _is_answer(slot: str) -> bool:
-    """Whether a slot carries the answer to a query about a fixed step."""
-    return slot.startswith("query ")
-
-
 def _members(step: StepProgram) -> dict[str, _Member]:
     apart = _told_apart(step)
     members: dict[str, _Member] = {}
@@ -168,7 +166,7 @@ def _members(step: StepProgram) -> dict[str, _Member]:
     for variable in step.variables:
         member(_variable_name(variable), not variable.static).variables.append(variable)
     for slot in step.slots:
-        if not _is_answer(slot.name):
+        if not slot.latch:
             name = _slot_name(slot.name)
             owner = member(name, True)
             # What lies further back is a copy of what the first slot held.
@@ -188,7 +186,7 @@ def _told_apart(step: StepProgram) -> set[str]:
     roles: dict[str, dict[str, set[str]]] = {}
     for name in (
         *map(_variable_name, step.variables),
-        *(_slot_name(s.name) for s in step.slots if not _is_answer(s.name)),
+        *(_slot_name(s.name) for s in step.slots if not s.latch),
     ):
         atoms.setdefault(name.pred, set()).add(name.keys)
     roots = [("observed", _observation_name(o)) for o in step.observations]
@@ -226,16 +224,17 @@ class _Use:
         return Edge(self.source, target, self.lag, label, first, last, self.latched)
 
 
-_Uses = dict[tuple[str, int, bool], _Use]
 _Interval = tuple[float, float]
+_Nets = tuple[str, ...]
 _ALWAYS: _Interval = (0, inf)
 
 
 class _Reader:
-    """Finds what the expressions of a node look at."""
+    """Which node a slot, a variable or a definition belongs to."""
 
     def __init__(self, step: StepProgram, members: dict[str, _Member]):
-        self.slots: dict[str, str] = {}
+        # The node of a slot, and how far back it looks.
+        self.slots: dict[str, tuple[str, _Name]] = {}
         self.variables: dict[str, str] = {}
         self.shapes = _Shapes()
         # The definition of a node, as a whole or as parts of a conjunction.
@@ -249,10 +248,10 @@ class _Reader:
                     anywhere = any_(axis, anywhere)
                 for expr in (slot.present, anywhere, *slot.values):
                     self._define(expr, member.id)
-        for slot in step.slots:
+        for slot in (s for s in step.slots if not s.latch):
             name = _slot_name(slot.name)
             label = f"{name.pred}({name.keys})"
-            self.slots[slot.name] = label if label in members else name.pred
+            self.slots[slot.name] = (label if label in members else name.pred, name)
         for member in members.values():
             truths: list[ObservationDecl | QueryDecl]
             truths = [o for o in member.observations if not o.is_value]
@@ -262,7 +261,7 @@ class _Reader:
                     self._define(root.holds, member.id)
 
     def _define(self, expr: Expr, owner: str) -> None:
-        if expr.op in _LEAVES or expr.op in ("const", "axis", "time") or _interval(expr):
+        if expr.op in _LEAVES or expr.op in ("const", "axis", "time") or _is_about_time(expr):
             return
         owners = self.whole.setdefault(self.shapes.of(expr), [])
         if owner not in owners:
@@ -270,66 +269,78 @@ class _Reader:
         if expr.op == "and":
             self.parts.append((frozenset(map(self.shapes.of, expr.args)), owner))
 
-    def dependencies(self, member: _Member) -> _Uses:
-        uses: _Uses = {}
-        unclear: list[tuple[list[str], _Interval]] = []
-        for expr, when in _expressions(member):
-            self._walk(member.id, expr, when, uses, unclear)
-        for owners, when in unclear:
-            if not any((owner, 0, False) in uses for owner in owners):
-                _add(uses, owners[0], 0, False, when, ())
-        return {key: use for key, use in uses.items() if key != (member.id, 0, False)}
 
-    def _walk(
-        self,
-        own: str,
-        root: Expr,
-        when: _Interval,
-        uses: _Uses,
-        unclear: list[tuple[list[str], _Interval]],
+def _dependencies(reader: _Reader, member: _Member) -> Iterable[_Use]:
+    """What the expressions of a node look at."""
+    walk = _Walk(reader, member.id)
+    for expr, when in _expressions(member):
+        walk.follow(expr, when)
+    for owners, when in walk.unclear:
+        if not any((owner, 0, False) in walk.uses for owner in owners):
+            walk.add(owners[0], when, ())
+    return (use for key, use in walk.uses.items() if key != (member.id, 0, False))
+
+
+@dataclass
+class _Walk:
+    """Follows the expressions of one node to what they look at."""
+
+    reader: _Reader
+    own: str
+    uses: dict[tuple[str, int, bool], _Use] = field(default_factory=dict)
+    # Definitions that several nodes have.
+    unclear: list[tuple[list[str], _Interval]] = field(default_factory=list)
+
+    def add(
+        self, source: str, when: _Interval, nets: _Nets, lag: int = 0, latched: bool = False
     ) -> None:
-        seen: set[tuple[int, _Interval, tuple[str, ...]]] = set()
-        stack: list[tuple[Expr, _Interval, tuple[str, ...]]] = [(root, when, ())]
+        use = self.uses.setdefault((source, lag, latched), _Use(source, lag, latched))
+        use.first, use.last = min(use.first, when[0]), max(use.last, when[1])
+        use.networks.update(dict.fromkeys(nets))
+
+    def follow(self, root: Expr, when: _Interval) -> None:
+        reader = self.reader
+        seen: set[tuple[int, _Interval, _Nets]] = set()
+        stack: list[tuple[Expr, _Interval, _Nets]] = [(root, when, ())]
         while stack:
             expr, when, nets = stack.pop()
             if (id(expr), when, nets) in seen or when[0] > when[1]:
                 continue
             seen.add((id(expr), when, nets))
             if expr.op in _LEAVES:
-                self._leaf(expr, when, nets, uses)
+                self._leaf(expr, when, nets)
                 stack.extend((arg, when, nets) for arg in reversed(expr.args))
                 continue
-            owners = self.whole.get(self.shapes.of(expr), [])
-            if own in owners:  # of nodes with one definition, the first stands for it
-                owners = owners[: owners.index(own)]
+            owners = reader.whole.get(reader.shapes.of(expr), [])
+            if self.own in owners:  # of nodes with one definition, the first stands for it
+                owners = owners[: owners.index(self.own)]
             if len(owners) == 1:
-                _add(uses, owners[0], 0, False, when, nets)
-                continue
-            if owners:
-                unclear.append((owners, when))
-                continue
-            stack.extend(reversed([*self._below(own, expr, when, nets, uses)]))
+                self.add(owners[0], when, nets)
+            elif owners:
+                self.unclear.append((owners, when))
+            else:
+                stack.extend(reversed([*self._below(expr, when, nets)]))
 
     def _below(
-        self, own: str, expr: Expr, when: _Interval, nets: tuple[str, ...], uses: _Uses
-    ) -> Iterator[tuple[Expr, _Interval, tuple[str, ...]]]:
+        self, expr: Expr, when: _Interval, nets: _Nets
+    ) -> Iterator[tuple[Expr, _Interval, _Nets]]:
         """The operands of an expression, with the steps at which each matters."""
         match expr.op:
             case "and":
                 when = _during(expr, when)
-                ids = {self.shapes.of(arg): arg for arg in expr.args}
+                ids = {self.reader.shapes.of(arg): arg for arg in expr.args}
                 covered: set[int] = set()
-                for parts, owner in self.parts:
-                    if owner != own and parts <= ids.keys() and not parts <= covered:
+                for parts, owner in self.reader.parts:
+                    if owner != self.own and parts <= ids.keys() and not parts <= covered:
                         covered |= parts
-                        _add(uses, owner, 0, False, when, nets)
+                        self.add(owner, when, nets)
                 yield from ((arg, when, nets) for i, arg in ids.items() if i not in covered)
             case "case":
                 for condition, value in zip(expr.args[::2], expr.args[1::2], strict=True):
                     yield condition, when, nets
                     yield value, _during(condition, when), nets
-                    if _interval(condition) == (0, 0):
-                        when = _meet(when, (1, inf))
+                    if _is_about_time(condition) and _during(condition) == (0, 0):
+                        when = max(when[0], 1), when[1]
             case "neural":
                 inner = nets if expr.data[0] in nets else (*nets, expr.data[0])
                 yield from ((arg, when, inner) for arg in expr.args)
@@ -339,77 +350,41 @@ class _Reader:
             case _:
                 yield from ((arg, when, nets) for arg in expr.args)
 
-    def _leaf(self, expr: Expr, when: _Interval, nets: tuple[str, ...], uses: _Uses) -> None:
+    def _leaf(self, expr: Expr, when: _Interval, nets: _Nets) -> None:
         if expr.op == "rv":
-            _add(uses, self.variables[expr.data], 0, False, when, nets)
+            self.add(self.reader.variables[expr.data], when, nets)
         elif expr.op == "given":
-            _add(uses, expr.data, 0, False, when, nets)
+            self.add(expr.data, when, nets)
         elif expr.op == "input":
             name, which = expr.data
             lag = int(which[3:]) if isinstance(which, str) and which.startswith("lag") else 0
-            _add(uses, name, lag, which == "first", when, nets)
-        elif not _is_answer(expr.data[0]):
-            name = _slot_name(expr.data[0])
-            lag = 0 if name.latched else name.lag
-            _add(uses, self.slots[expr.data[0]], lag, name.latched, when, nets)
+            self.add(name, when, nets, lag, which == "first")
+        elif expr.data[0] in self.reader.slots:
+            owner, slot = self.reader.slots[expr.data[0]]
+            self.add(owner, when, nets, 0 if slot.latched else slot.lag, slot.latched)
 
 
 def _expressions(member: _Member) -> Iterator[tuple[Expr, _Interval]]:
     for variable in member.variables:
         yield variable.guard, _ALWAYS
         when = _during(variable.guard)
-        for param in variable.params:
-            yield from ((e, when) for e in (param if isinstance(param, tuple) else (param,)))
+        yield from ((param, when) for param in flat(variable.params))
     for slot in member.slots:
-        yield slot.present, _ALWAYS
-        yield from ((value, _ALWAYS) for value in slot.values)
+        yield from ((e, _ALWAYS) for e in slot.expressions())
     for root in member.roots:
         yield from ((e, _ALWAYS) for e in root.expressions())
 
 
-def _add(
-    uses: _Uses, source: str, lag: int, latched: bool, when: _Interval, nets: Iterable[str]
-) -> None:
-    use = uses.setdefault((source, lag, latched), _Use(source, lag, latched))
-    use.first, use.last = min(use.first, when[0]), max(use.last, when[1])
-    use.networks.update(dict.fromkeys(nets))
-
-
-def _meet(a: _Interval, b: _Interval | None) -> _Interval:
-    return a if b is None else (max(a[0], b[0]), min(a[1], b[1]))
-
-
 def _during(condition: Expr, when: _Interval = _ALWAYS) -> _Interval:
-    """Those of the steps `when` at which the parts of a condition about time hold."""
-    for part in condition.args if condition.op == "and" else (condition,):
-        when = _meet(when, _interval(part))
-    return when
+    """Those of the steps `when` at which a condition can hold."""
+    steps = refine(TIME, condition)
+    assert isinstance(steps, Int)
+    return max(when[0], steps.lo), min(when[1], steps.hi)
 
 
-def _interval(condition: Expr) -> _Interval | None:
-    """The steps at which a condition holds, if it is about nothing but the time."""
-    negated = condition.op == "not"
-    literal = condition.args[0] if negated else condition
-    if literal.op not in ("eq", "le", "lt"):
-        return None
-    left, right = literal.args
-    if {left.op, right.op} != {"time", "const"}:
-        return None
-    at = (left if left.op == "const" else right).data
-    after = left.op == "const"  # c =< t
-    if literal.op == "eq":
-        return ((1, inf) if at == 0 else None) if negated else (at, at)
-    strict = literal.op == "lt"
-    return (at + strict, inf) if after else (0, at - strict)
-
-
-def _span(condition: Expr) -> _Interval | None:
-    """An interval that holds all steps at which a condition can hold; None if there are none."""
-    if condition.op == "or":
-        spans = [s for s in map(_span, condition.args) if s is not None]
-        return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
-    when = _during(condition)
-    return None if when[0] > when[1] or condition.data is False else when
+def _is_about_time(condition: Expr) -> bool:
+    literal = condition.args[0] if condition.op == "not" else condition
+    return literal.op in ("eq", "le", "lt") and {a.op for a in literal.args} == {"time", "const"}
 
 
 class _Shapes:
@@ -421,24 +396,14 @@ class _Shapes:
         self.alive: list[Expr] = []
 
     def of(self, root: Expr) -> int:
-        stack = [root]
-        while stack:
-            expr = stack[-1]
-            if id(expr) in self.known:
-                stack.pop()
-                continue
-            below = () if expr.op in _LEAVES else expr.args
-            missing = [arg for arg in below if id(arg) not in self.known]
-            if missing:
-                stack.extend(missing)
-                continue
-            data = expr.data
-            if isinstance(data, Axis):
-                data = data.type
-            elif expr.op == "lfp":
-                data = (id(data[0]), data[1])
-            key = (expr.op, type(data), data, *(self.known[id(arg)] for arg in below))
-            self.known[id(expr)] = self.numbers.setdefault(key, len(self.numbers))
-            self.alive.append(expr)
-            stack.pop()
-        return self.known[id(root)]
+        return fold(root, self._number, self.known)
+
+    def _number(self, expr: Expr, below: tuple[int, ...]) -> int:
+        data = expr.data
+        if isinstance(data, Axis):
+            data = data.type
+        elif expr.op == "lfp":
+            data = (id(data[0]), data[1])
+        key = (expr.op, type(data), data, *(() if expr.op in _LEAVES else below))
+        self.alive.append(expr)
+        return self.numbers.setdefault(key, len(self.numbers))

@@ -191,6 +191,11 @@ def bound(step: StepProgram, numbers: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as Python and NumPy have them."""
+    return {n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()}
+
+
 def _free(parameter: Parameter, value: Any) -> Any:
     import jax.numpy as jnp
 

@@ -9,7 +9,7 @@ and obviously, in the interpreter of the tests.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from nesymm.ir.expr import TRUE, Axis, Expr, System, make, postorder, rewrite
 from nesymm.ir.symbols import as_expr, as_tensor, rebuilt
 from nesymm.ir.terms import rounded, show
 from nesymm.ir.types import BOOL, Int, Tensor, Type, join_all
-from nesymm.language.program import At, AtLast, During, Time
+from nesymm.language.program import AtLast, Time, steps_of
 
 # The name of a predicate, before its arguments and its time.
 _NAME = re.compile(r"'(?:[^'\\]|\\.)*'|[^(@]+")
@@ -44,7 +44,7 @@ class Part:
         """Every expression, in the order of the fields."""
         for f in fields(self):  # type: ignore[arg-type]
             if not f.metadata:
-                yield from _expressions(getattr(self, f.name))
+                yield from flat(getattr(self, f.name))
 
     def map(self, change: Callable[[Expr], Expr]) -> Self:
         """The same with every expression changed."""
@@ -74,14 +74,15 @@ class Part:
         return self.map(lambda expr: rewrite(expr, whole, memo))
 
 
-def _expressions(value: Any) -> Iterator[Expr]:
+def flat(value: Any) -> Iterator[Expr]:
+    """The expressions in parts and tuples, such as the parameters of a family."""
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, Part):
         yield from value.expressions()
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple | list):
         for item in value:
-            yield from _expressions(item)
+            yield from flat(item)
 
 
 def _mapped(value: Any, change: Callable[[Expr], Expr]) -> Any:
@@ -173,11 +174,6 @@ def filled(term: Any, values: Mapping[str, Sequence[Any]]) -> Any:
 
 
 Param = Expr | tuple[Expr, ...]
-
-
-def flat(params: Iterable[Param]) -> list[Expr]:
-    """The expressions that parameters consist of."""
-    return [e for p in params for e in (p if isinstance(p, tuple) else (p,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,13 +388,7 @@ class StepProgram(Part):
 
 def active(when: Time | None, time: Any, last: Any) -> Any:
     """Whether something said of a time is said of this step; `time` and `last` may be arrays."""
-    match when:
-        case At(index):
-            return time == index
-        case During(first, end):
-            return (first <= time) & (end is None or time <= end)
-        case AtLast():
-            return time == last
-        case None:
-            return time == 0
-    return True
+    first, end = steps_of(when)
+    if isinstance(when, AtLast):
+        return time == last
+    return (first <= time) & (end is None or time <= end)

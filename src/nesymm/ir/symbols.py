@@ -6,15 +6,19 @@ A term may hold an `Expr` wherever it may hold a constant. A list whose items ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
-from nesymm.ir.algebra import const, item, vector
+from nesymm.ir.algebra import and_, const, eq, item, vector
 from nesymm.ir.expr import TRUE, Axis, Expr
 from nesymm.ir.terms import Compound, Cons, V
-from nesymm.ir.types import Int, Real, Tensor
+from nesymm.ir.types import Int, Real, Tensor, domain, size
 
 
+@dataclass(frozen=True, slots=True)
 class CondList:
     """A list whose items are there or not, each under its condition.
 
@@ -25,17 +29,9 @@ class CondList:
     item belongs to the clause around the list.
     """
 
-    __slots__ = ("items", "ordered", "own")
-
-    def __init__(
-        self,
-        items: tuple[tuple[Any, Expr], ...],
-        ordered: bool = True,
-        own: frozenset[Axis] = frozenset(),
-    ):
-        self.items = items
-        self.ordered = ordered
-        self.own = own
+    items: tuple[tuple[Any, Expr], ...]
+    ordered: bool = True
+    own: frozenset[Axis] = field(default=frozenset(), compare=False)
 
     @property
     def given(self) -> frozenset[Axis]:
@@ -45,16 +41,6 @@ class CondList:
     @property
     def certain(self) -> bool:
         return all(condition is TRUE for _, condition in self.items)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CondList)
-            and self.items == other.items
-            and self.ordered == other.ordered
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.items)
 
 
 def parts(term: Any) -> tuple:
@@ -127,6 +113,11 @@ def symbols(term: Any) -> list[Expr]:
     return [leaf for leaf in atoms_of(term) if isinstance(leaf, Expr)]
 
 
+def axis_of(term: Any) -> Axis | None:
+    """The axis that a term is the value of, if it is one."""
+    return term.data if type(term) is Expr and term.op == "axis" else None
+
+
 def axes_of(terms: Iterable[Any]) -> set[Axis]:
     found: set[Axis] = set()
     for term in terms:
@@ -148,6 +139,20 @@ def map_symbols(term: Any, change: Callable[[Expr], Any]) -> Any:
         items = tuple((map_symbols(t, change), change(c)) for t, c in term.items)
         return CondList(items, term.ordered, term.own)
     return rebuilt(term, lambda t: map_symbols(t, change))
+
+
+def ways(term: Any) -> float:
+    """How many values the symbols of a term can have together."""
+    return math.prod(size(symbol.type) for symbol in set(symbols(term)))
+
+
+def each_value(term: Any) -> Iterator[tuple[Any, Expr]]:
+    """The term for each of the finitely many values of its symbols, and when they have these."""
+    found = list(dict.fromkeys(symbols(term)))
+    for values in product(*(domain(symbol.type) for symbol in found)):
+        here = dict(zip(found, values, strict=True))
+        where = and_(*(eq(symbol, const(value)) for symbol, value in here.items()))
+        yield map_symbols(term, here.__getitem__), where
 
 
 def key_of(term: Any) -> Any:

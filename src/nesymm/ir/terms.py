@@ -15,22 +15,11 @@ from typing import Any
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var, quoted
 
 
+@dataclass(slots=True, unsafe_hash=True)
 class V:
     """A variable: an index into the frame of a clause."""
 
-    __slots__ = ("i",)
-
-    def __init__(self, i: int):
-        self.i = i
-
-    def __repr__(self) -> str:
-        return f"_{self.i}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, V) and other.i == self.i
-
-    def __hash__(self) -> int:
-        return hash(("V", self.i))
+    i: int
 
 
 @dataclass(frozen=True, slots=True)

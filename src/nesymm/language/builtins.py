@@ -59,26 +59,48 @@ GOALS: dict[str, tuple[int, ...]] = {
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "avg", "bag", "set"})
 
-# Prolog that we know and refuse, with the reason.
-REFUSED: dict[str, str] = {
-    "!": "cut depends on the order in which clauses are tried; write the condition out",
-    "->": "if-then-else commits to one answer; write two clauses, one with `not`",
-    "=..": "terms cannot be taken apart by name here",
-    "assert": "a program does not change while it runs",
-    "asserta": "a program does not change while it runs",
-    "assertz": "a program does not change while it runs",
-    "retract": "a program does not change while it runs",
-    "copy_term": "variables have no identity beyond their clause",
-    "functor": "terms cannot be taken apart by name here",
-    "arg": "terms cannot be taken apart by name here",
-    "setof": "use findall/3 and sort/2",
-    "bagof": "use findall/3",
-    "subquery": "a query inside a query is not supported",
-    "once": "it commits to one answer; all answers count here",
-    "write": "programs do not print",
-    "writeln": "programs do not print",
-    "print": "programs do not print",
-    "nl": "programs do not print",
+# Prolog that we know and refuse: why, and what to do instead.
+REFUSED: dict[str, tuple[str, str]] = {
+    "!": (
+        "cut depends on the order in which clauses are tried",
+        "write the condition out",
+    ),
+    "->": ("if-then-else commits to one answer", "write two clauses, one with `not`"),
+    **dict.fromkeys(
+        ("=..", "functor", "arg"),
+        (
+            "terms cannot be taken apart by name here",
+            "name the term in the head of a clause: `left(pair(X, Y), X).`",
+        ),
+    ),
+    **dict.fromkeys(
+        ("assert", "asserta", "assertz", "retract"),
+        (
+            "a program does not change while it runs",
+            "state it as a fact or a rule; what changes over time has a time: "
+            "`seen@t :- seen@(t-1).`",
+        ),
+    ),
+    "copy_term": (
+        "variables have no identity beyond their clause",
+        "give the variables of the second term names of their own",
+    ),
+    **dict.fromkeys(
+        ("setof", "bagof"),
+        (
+            "it depends on the order in which answers are found",
+            "write `findall(X, goal(X), L)`, and `sort(L, S)` for a set",
+        ),
+    ),
+    "subquery": (
+        "a query inside a query is not supported",
+        "make it a predicate and query that",
+    ),
+    "once": ("it commits to one answer", "all answers count here"),
+    **dict.fromkeys(
+        ("write", "writeln", "print", "nl"),
+        ("programs do not print", "remove it, and query what you want to see"),
+    ),
 }
 
 # Prolog's name -> (operation of the step program, number of arguments)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 
 from nesymm.errors import Diagnostic, NesymmError, ProgramError, Span, fail
 from nesymm.language.program import Input, Pred
-from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
+from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var, mapped
 
 _FORMS = {
     "const": "`:- const(n, 10).`",
@@ -54,48 +54,26 @@ class Directives:
 
     def _goal(self, term: Term) -> Term:
         match term:
-            case Struct(":-" | "," | ";" | "not" | "->" as functor, args):
-                return Struct(functor, tuple(self._goal(a) for a in args), term.span)
-            case Struct("::" | "~" as functor, (left, right)):
-                one, other = (
-                    (self._value(left), self._goal(right))
-                    if functor == "::"
-                    else (self._goal(left), self._value(right))
-                )
-                return Struct(functor, (one, other), term.span)
-            case Struct("@", (atom, time)):
-                return Struct("@", (self._goal(atom), self._value(time)), term.span)
-            case Struct(functor, args) if args:
-                goals = _GOALS.get(functor, ())
+            case Struct(":-" | "," | ";" | "not" | "->"):
+                return mapped(term, self._goal)
+            case Struct("::" as functor, (chance, goal)):
+                return Struct(functor, (self._value(chance), self._goal(goal)), term.span)
+            case Struct("~" | "@" as functor, (goal, value)):
+                return Struct(functor, (self._goal(goal), self._value(value)), term.span)
+            case Struct(functor, args) if functor in _GOALS:
+                goals = _GOALS[functor]
                 filled = (
                     self._goal(a) if i in goals else self._value(a) for i, a in enumerate(args)
                 )
                 return Struct(functor, tuple(filled), term.span)
-        return term
+        return mapped(term, self._value)
 
     def _value(self, term: Term) -> Term:
         match term:
             case Struct(name, ()) if name in self.terms:
-                return _respan(self.terms[name], term)
-            case Struct(functor, args) if args:
-                return Struct(functor, tuple(self._value(a) for a in args), term.span)
-            case ListTerm(items, tail):
-                return ListTerm(tuple(self._value(a) for a in items), tail, term.span)
-        return term
-
-
-def _respan(value: Term, place: Term) -> Term:
-    """A constant's value is shown where the constant is used."""
-    match value:
-        case Num(number):
-            return Num(number, place.span)
-        case Struct(functor, args):
-            return Struct(functor, args, place.span)
-        case ListTerm(items, tail):
-            return ListTerm(items, tail, place.span)
-        case Str(text):
-            return Str(text, place.span)
-    return value
+                # A constant's value is shown where the constant is used.
+                return replace(self.terms[name], span=term.span)
+        return mapped(term, self._value)
 
 
 def read_directives(
@@ -161,7 +139,7 @@ def _name(term: Term) -> str:
 
 def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
     if isinstance(term, Struct) and term.functor != "const":
-        term = Struct(term.functor, tuple(out._value(a) for a in term.args), term.span)
+        term = mapped(term, out._value)
     match term:
         case Struct("const", (Struct(name, ()), *rest)) if len(rest) <= 1:
             if name in out.terms:

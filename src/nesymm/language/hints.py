@@ -12,8 +12,6 @@ from nesymm.language.program import (
     Builtin,
     Call,
     CheckedProgram,
-    Choice,
-    Clause,
     Collect,
     Disjunction,
     Literal,
@@ -22,6 +20,7 @@ from nesymm.language.program import (
     Pred,
 )
 from nesymm.language.terms import Struct, subterms
+from nesymm.language.values import heads
 
 
 def notes(program: CheckedProgram) -> list[Diagnostic]:
@@ -32,10 +31,10 @@ def notes(program: CheckedProgram) -> list[Diagnostic]:
     clause that speaks of the time itself, or a predicate that has a clause for step 0, shows
     that the start was thought of.
     """
-    started = {h.pred for c in program.clauses for h in _heads(c) if h.time == At(0)}
+    started = {h.pred for c in program.clauses for h in heads(c) if h.time == At(0)}
     out = []
     for clause in program.clauses:
-        (head, *_) = _heads(clause)
+        (head, *_) = heads(clause)
         if head.time != Now(0) or head.pred in started or _speaks_of_time(clause.body):
             continue
         if any(_lags(x) for x in clause.body if not isinstance(x, Negation)):
@@ -60,10 +59,6 @@ def _note(pred: Pred, span: Span | None, lag: int, atom: Atom | None) -> Diagnos
         f"so with `t >= {lag}` in the body",
         level="note",
     )
-
-
-def _heads(clause: Clause) -> list[Atom]:
-    return [h for _, h in clause.options] if isinstance(clause, Choice) else [clause.head]
 
 
 def _lags(literal: Literal) -> list[tuple[int, Atom]]:

@@ -249,16 +249,22 @@ class _Builder:
 
     lone = statement
 
+    def _span(self, parts: list[Any]) -> Span:
+        """From the first of some tokens and terms to the last."""
+        first, last = parts[0], parts[-1]
+        start = first.span.start if hasattr(first, "span") else first.start_pos
+        return Span(self.source, start, last.span.end if hasattr(last, "span") else last.end_pos)
+
     def infix(self, parts: list[Any]) -> Term:
         left, token, right = parts
         functor = ":-" if token == "<-" else intern(str(token))
-        return Struct(functor, (left, right), Span(self.source, left.span.start, right.span.end))
+        return Struct(functor, (left, right), self._span(parts))
 
     at = infix
 
     def prefix(self, parts: list[Any]) -> Term:
         token, term = parts
-        span = Span(self.source, token.start_pos, term.span.end)
+        span = self._span(parts)
         if token == "-" and isinstance(term, Num) and not _has_minus(term.value):
             return Num(-term.value, span)  # `- 3` is the number
         return Struct(intern(str(token)), (term,), span)
@@ -266,52 +272,39 @@ class _Builder:
     directive = prefix
 
     def negated(self, parts: list[Any]) -> Term:
-        token, term = parts
-        return Struct("not", (term,), Span(self.source, token.start_pos, term.span.end))
-
-    def either(self, parts: list[Any]) -> Term:
-        span = Span(self.source, parts[0].span.start, parts[-1].span.end)
-        return Struct(";", _flat(";", parts[::2]), span)
+        return Struct("not", (parts[1],), self._span(parts))
 
     def both(self, parts: list[Any]) -> Term:
-        span = Span(self.source, parts[0].span.start, parts[-1].span.end)
-        return Struct(",", _flat(",", parts[::2]), span)
+        functor = intern(str(parts[1]))
+        return Struct(functor, _flat(functor, parts[::2]), self._span(parts))
+
+    either = both
 
     def aggregate(self, parts: list[Any]) -> Term:
         name, _, term, token = parts
-        span = Span(self.source, name.span.start, token.end_pos)
         if not isinstance(name, Struct) or name.args:
-            self.problems.append(chained(Span(self.source, token.start_pos, token.end_pos)))
-        return Struct("<>", (name, term), span)
+            self.problems.append(chained(self._span([token])))
+        return Struct("<>", (name, term), self._span(parts))
 
     def parenthesised(self, parts: list[Any]) -> Term:
-        opening, term, closing = parts
-        return replace(term, span=Span(self.source, opening.start_pos, closing.end_pos))
+        return replace(parts[1], span=self._span(parts))
 
     def atom(self, parts: list[Any]) -> Term:
-        token = parts[0]
-        span = Span(self.source, token.start_pos, token.end_pos)
-        name = intern(str(token))
+        name = intern(str(parts[0]))
         self.plain.add(name)
-        return Struct(name, (), span)
+        return Struct(name, (), self._span(parts))
 
     def quoted(self, parts: list[Any]) -> Term:
-        token = parts[0]
-        span = Span(self.source, token.start_pos, token.end_pos)
-        return Struct(self._quoted_name(token), (), span)
+        return Struct(self._quoted_name(parts[0]), (), self._span(parts))
 
     def string(self, parts: list[Any]) -> Term:
-        token = parts[0]
-        return Str(self._unquoted(token), Span(self.source, token.start_pos, token.end_pos))
+        return Str(self._unquoted(parts[0]), self._span(parts))
 
     def variable(self, parts: list[Any]) -> Term:
-        token = parts[0]
-        return Var(intern(str(token)), Span(self.source, token.start_pos, token.end_pos))
+        return Var(intern(str(parts[0])), self._span(parts))
 
     def compound(self, parts: list[Any]) -> Term:
-        token = parts[0]
-        args = parts[2:-1:2]
-        span = Span(self.source, token.start_pos, parts[-1].end_pos)
+        token, args, span = parts[0], parts[2:-1:2], self._span(parts)
         if token[0] != "'":
             name = intern(str(token))
             self.plain.add(name)
@@ -322,19 +315,16 @@ class _Builder:
         return Struct(functor, _flat(functor, args) if flat else tuple(args), span)
 
     def listing(self, parts: list[Any]) -> Term:
-        span = Span(self.source, parts[0].start_pos, parts[-1].end_pos)
-        return ListTerm(tuple(parts[1:-1:2]), None, span)
+        return ListTerm(tuple(parts[1:-1:2]), None, self._span(parts))
 
     def listing_with_tail(self, parts: list[Any]) -> Term:
-        span = Span(self.source, parts[0].start_pos, parts[-1].end_pos)
         items, tail = tuple(parts[1:-3:2]), parts[-2]
         if isinstance(tail, ListTerm):
-            return ListTerm(items + tail.items, tail.tail, span)
-        return ListTerm(items, tail, span)
+            items, tail = items + tail.items, tail.tail
+        return ListTerm(items, tail, self._span(parts))
 
     def number(self, parts: list[Any]) -> Term:
-        token = parts[0]
-        span = Span(self.source, token.start_pos, token.end_pos)
+        token, span = parts[0], self._span(parts)
         if token.isdigit() or token[1:].isdigit():
             if len(token.lstrip("-")) <= MAX_DIGITS:
                 return Num(int(token), span)
@@ -350,7 +340,7 @@ class _Builder:
     def _quoted_name(self, token: Any) -> str:
         name = self._unquoted(token)
         if _PLAIN.fullmatch(name):
-            self.needless.setdefault(name, Span(self.source, token.start_pos, token.end_pos))
+            self.needless.setdefault(name, self._span([token]))
         return name
 
     def _unquoted(self, token: Any) -> str:

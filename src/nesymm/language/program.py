@@ -82,6 +82,19 @@ class AtLast:
 Time = Now | At | During | AtLast
 
 
+def steps_of(when: Time | None) -> tuple[int, int | None]:
+    """The first step that a time can stand for, and the last; None where that depends on how many
+    steps there are. What has no time is said of step 0."""
+    match when:
+        case At(index):
+            return index, index
+        case During(first, last):
+            return first, last
+        case None:
+            return 0, 0
+    return 0, None
+
+
 # ---------------------------------------------------------------- literals
 
 

@@ -9,7 +9,7 @@ Lists, conjunctions and disjunctions are flat, so that a long one is not a deep 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nesymm.errors import Source, Span
@@ -94,6 +94,17 @@ def children(term: Term) -> tuple[Term, ...]:
             return items if tail is None else (*items, tail)
         case _:
             return ()
+
+
+def mapped(term: Term, change: Callable[[Term], Term]) -> Term:
+    """The term with its children changed."""
+    match term:
+        case Struct(functor, args) if args:
+            return Struct(functor, tuple(map(change, args)), term.span)
+        case ListTerm(items, tail):
+            rest = None if tail is None else change(tail)
+            return ListTerm(tuple(map(change, items)), rest, term.span)
+    return term
 
 
 def subterms(term: Term) -> Iterator[Term]:

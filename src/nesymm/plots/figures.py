@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -23,6 +24,14 @@ def new_figure(width: float, height: float, layout: LayoutEngine | None = None) 
     figure = Figure(figsize=(width, height), dpi=150, layout=layout or "constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def plain(axes: Any, labelsize: float | None = None) -> None:
+    """No frame, and a light grid."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    if labelsize is not None:
+        axes.tick_params(labelsize=labelsize)
 
 
 def refuse_unwritable(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from nesymm.inference.findings import Findings, Sequence, asked_step
-from nesymm.plots.figures import COLOURS, GREY, new_figure
+from nesymm.plots.figures import COLOURS, GREY, new_figure, plain
 
 SEQUENCES = 6
 QUERIES = 8
@@ -119,7 +120,7 @@ def _frame(
         axes.set_title(f"sequence {number}: failed", fontsize=10, color="#B00020")
         step, _, why = sequence.error.partition(": ")
         axes.text(
-            0.5, 0.5, f"{step}:\n{_wrapped(why)}", transform=axes.transAxes, ha="center",
+            0.5, 0.5, f"{step}:\n{fill(why, 36)}", transform=axes.transAxes, ha="center",
             va="center", fontsize=8, color="#B00020", parse_math=False,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85},
         )  # fmt: skip
@@ -130,7 +131,7 @@ def _frame(
         axes.set_ylabel("probability")
     if exact:
         axes.set_xlabel("step")
-    _plain(axes)
+    plain(axes, 8)
 
 
 def _effective(axes: Any, sequence: Sequence, left: bool, largest: float) -> None:
@@ -148,16 +149,4 @@ def _effective(axes: Any, sequence: Sequence, left: bool, largest: float) -> Non
     axes.set_xlabel("step")
     if left:
         axes.set_ylabel("effective\nsample size", fontsize=8)
-    _plain(axes)
-
-
-def _plain(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.tick_params(labelsize=8)
-
-
-def _wrapped(text: str) -> str:
-    from textwrap import fill
-
-    return fill(text, 36)
+    plain(axes, 8)

@@ -21,7 +21,7 @@ from nesymm.ir.axes import places
 from nesymm.ir.expr import Axis
 from nesymm.ir.terms import show
 from nesymm.ir.types import Int, Real
-from nesymm.plots.figures import COLOURS, new_figure
+from nesymm.plots.figures import COLOURS, new_figure, plain
 
 PICTURES = 12  # along a strip
 NUMBERS = 6
@@ -159,9 +159,7 @@ def _lines(axes: Any, name: str, values: np.ndarray, colour: str) -> None:
             marker="o" if len(values) <= 5 else "", markersize=3,
         )  # fmt: skip
     axes.set_ylabel(name, fontsize=8, parse_math=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.tick_params(labelsize=8)
+    plain(axes, 8)
 
 
 def _raster(figure: Figure, axes: Any, shares: dict[str, np.ndarray]) -> None:

@@ -17,9 +17,9 @@ from nesymm.errors import NesymmWarning, warn
 from nesymm.training.averaging import Averaged
 from nesymm.training.checkpoints import Checkpoints
 from nesymm.training.failures import diverged
-from nesymm.training.logs import TensorBoard
+from nesymm.training.logs import tensorboard
 from nesymm.training.plan import Options
-from nesymm.training.progress import Progress
+from nesymm.training.progress import Progress, progress
 from nesymm.training.results import Fitted
 from nesymm.training.state import Best, State, better, is_stuck, order_of
 from nesymm.training.trainer import Trainer, Update
@@ -127,14 +127,14 @@ class Loop:
             pack([s.variables for s in self.states]), pack([s.optimizer for s in self.states])
         )
         done = max(s.epoch * batches + s.batch for s in self.states)
-        bar = Progress(epochs * batches, done, self.options.progress)
-        with TensorBoard(log) as board, bar:
+        showing = progress(epochs * batches, done, self.options.progress)
+        with tensorboard(log) as write, showing as bar:
             while going := self._going(epochs):
                 numbers = self._epoch(going, numbers, bar)
                 rows = [self.states[i].history[-1] for i in going]
                 row = {n: float(np.mean([r[n] for r in rows])) for n in rows[0]}
                 bar.epoch(row)
-                board.write(row)
+                write(row)
         return [self._result(i) for i in range(len(self.seeds))]
 
     def _epoch(self, going: list[int], numbers: Numbers, bar: Progress) -> Numbers:

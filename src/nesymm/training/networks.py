@@ -38,6 +38,10 @@ class Function(eqx.Module):
         return self.apply(self.params, *args)
 
 
+def _joined(numbers: Sequence[Any]) -> Any:
+    return jnp.concatenate([jnp.ravel(jnp.asarray(n, jnp.result_type(float))) for n in numbers])
+
+
 class MLP(eqx.Module):
     """A multilayer perceptron with ReLU between its layers.
 
@@ -76,8 +80,7 @@ class MLP(eqx.Module):
         return {"kind": "mlp", **sizes, "scale": self.scale}
 
     def __call__(self, *numbers: Any) -> Any:
-        flat = [jnp.ravel(jnp.asarray(n, dtype=jnp.result_type(float))) for n in numbers]
-        return self.layers(jnp.concatenate(flat) * self.scale)
+        return self.layers(_joined(numbers) * self.scale)
 
 
 class ConvEncoder(eqx.Module):
@@ -165,8 +168,7 @@ class ConvDecoder(eqx.Module):
         ]
 
     def __call__(self, *numbers: Any) -> Any:
-        flat = [jnp.ravel(jnp.asarray(n, dtype=jnp.result_type(float))) for n in numbers]
-        x = jax.nn.relu(self.start(jnp.concatenate(flat))).reshape(self.small)
+        x = jax.nn.relu(self.start(_joined(numbers))).reshape(self.small)
         for i, convolution in enumerate(self.convolutions):
             x = convolution(x)
             if i + 1 < len(self.convolutions):

@@ -15,7 +15,7 @@ import numpy as np
 from nesymm.inference.diagnostics import warn_of_batch
 from nesymm.inference.estimates import Estimate
 from nesymm.inference.filter import Filter
-from nesymm.ir.parameters import bound, free
+from nesymm.ir.parameters import bound, free, plain
 from nesymm.training.noise import REPEATS, Noise, measure, warn_of_noise
 from nesymm.training.objectives import ELBO, LogEvidence, total
 from nesymm.training.plan import Data, Options, Plan, make_plan, method_for
@@ -99,7 +99,7 @@ class Trainer:
         values = bound(self.model.step, variables["parameters"])
         return replace(
             self.model,
-            parameters={n: np.asarray(v) if np.ndim(v) else float(v) for n, v in values.items()},
+            parameters=plain(values),
             networks=variables["networks"],
         )
 

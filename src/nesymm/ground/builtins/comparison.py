@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nesymm.errors import fail
 from nesymm.ground.builtins.results import Results, bind, where
 from nesymm.ground.context import Context
 from nesymm.ground.literals import BuiltinLit
-from nesymm.ground.unify import Env, resolve, unify
-from nesymm.ir.algebra import and_, eq, le, lt, not_
+from nesymm.ground.unify import Env, meet, resolve
+from nesymm.ir.algebra import eq, le, lt, not_
 from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic
 from nesymm.ir.expr import TRUE, Expr, postorder
 from nesymm.ir.symbols import as_expr, is_ground, key_of
@@ -31,24 +32,22 @@ def compare(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
         terms.append(ctx.evaluator.value(term, lit.span, lit.timed))
     a, b = terms
     terms_only = not any(isinstance(x, Expr) and isinstance(x.type, Tensor) for x in terms)
+    test = _TESTS[lit.name]
     if lit.name in ("=:=", "=\\=") and terms_only and (_is_term(a) or _is_term(b)):
-        same = eq(as_expr(a), as_expr(b))
-        return where(env, same if lit.name == "=:=" else not_(same))
+        return where(env, test(as_expr(a), as_expr(b)))
     x = as_expr(ctx.number(a, lit.span, lit.timed))
     y = as_expr(ctx.number(b, lit.span, lit.timed))
-    match lit.name:
-        case "<":
-            return where(env, lt(x, y))
-        case ">":
-            return where(env, lt(y, x))
-        case "=<":
-            return where(env, le(x, y))
-        case ">=":
-            return where(env, le(y, x))
-        case "=:=":
-            return where(env, eq(x, y))
-        case _:
-            return where(env, not_(eq(x, y)))
+    return where(env, test(x, y))
+
+
+_TESTS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "<": lt,
+    ">": lambda x, y: lt(y, x),
+    "=<": le,
+    ">=": lambda x, y: le(y, x),
+    "=:=": eq,
+    "=\\=": lambda x, y: not_(eq(x, y)),
+}
 
 
 def _is_term(value: Any) -> bool:
@@ -63,11 +62,8 @@ def unify_goal(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
 
 
 def not_unify(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
-    new = list(env)
-    conditions: list[Expr] = []
-    if not unify(lit.args[0], lit.args[1], new, conditions):
-        return where(env, TRUE)
-    return where(env, not_(and_(*conditions)))
+    met = meet([lit.args], env)
+    return where(env, TRUE if met is None else not_(met[1]))
 
 
 def identical(ctx: Context, lit: BuiltinLit, env: Env) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import Any
 
 from nesymm.errors import Span, fail
@@ -180,21 +181,13 @@ def distance(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
             "distance/3 takes two numbers or two lists of the same length",
         )
     gaps = [arithmetic("abs", arithmetic("sub", x, y)) for x, y in zip(a, b, strict=True)]
-    if metric == "chebyshev":
-        total = gaps[0]
-        for gap in gaps[1:]:
-            total = arithmetic("max", total, gap)
-    elif metric == "manhattan":
-        total = gaps[0]
-        for gap in gaps[1:]:
-            total = arithmetic("add", total, gap)
-    elif metric == "euclidean":
-        total = arithmetic("mul", gaps[0], gaps[0])
-        for gap in gaps[1:]:
-            total = arithmetic("add", total, arithmetic("mul", gap, gap))
-        total = arithmetic("sqrt", total)
-    else:
+    if metric == "euclidean":
+        gaps = [arithmetic("mul", gap, gap) for gap in gaps]
+    elif metric not in ("chebyshev", "manhattan"):
         fail(
             "E308", "this metric is not known", lit.span, "write chebyshev, manhattan or euclidean"
         )
+    total = reduce(partial(arithmetic, "max" if metric == "chebyshev" else "add"), gaps)
+    if metric == "euclidean":
+        total = arithmetic("sqrt", total)
     return bind(env, (lit.args[2], plain(total)))

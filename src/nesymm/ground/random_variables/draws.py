@@ -13,7 +13,7 @@ from nesymm.ground.tabling import Answer, Table
 from nesymm.ir.algebra import and_, const, eq, item
 from nesymm.ir.axes import lookup
 from nesymm.ir.expr import TRUE, ConstantTable, Expr, make
-from nesymm.ir.step import Param, RandomVariable
+from nesymm.ir.step import Param, RandomVariable, flat
 from nesymm.ir.symbols import key_of
 from nesymm.ir.types import Int, Real, Tensor, Type, join_all, numbers
 from nesymm.language.families import FAMILIES, Family
@@ -37,7 +37,7 @@ def draw(
     if not neural:
         for message, wrong in wrong_parameters(family, params):
             ctx.must_not(message, and_(answer.condition, wrong), span)
-    loose = {a for p in params for e in (p if isinstance(p, tuple) else (p,)) for a in e.axes}
+    loose = {axis for param in flat(params) for axis in param.axes}
     if loose - set(identity.axes):
         fail(
             "E307",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -295,4 +295,4 @@ def is_computed(params: Sequence[Expr]) -> bool:
 
 
 def total_of(params: Sequence[Expr]) -> Expr:
-    return reduce(lambda x, y: arithmetic("add", x, y), params)
+    return reduce(partial(arithmetic, "add"), params)

@@ -91,16 +91,7 @@ class Variables:
             if element_of(known, owner) is None:
                 raise Whole(owner)
             owner.calls |= known.calls
-        self.declared[name] = replace(
-            variable,
-            name=name,
-            axes=own,
-            guard=move(variable.guard),
-            params=tuple(
-                tuple(move(e) for e in p) if isinstance(p, tuple) else move(p)
-                for p in variable.params
-            ),
-        )
+        self.declared[name] = replace(variable.map(move), name=name, axes=own)
         self.owner[name] = owner
         return name, keys
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from nesymm.ground.context import Context
 from nesymm.ground.literals import CallLit
 from nesymm.ground.state.blocks import AxisKey, Block
-from nesymm.ground.unify import Env, resolve, unify, unify_all
+from nesymm.ground.unify import Env, meet, resolve, unify_all
 from nesymm.ir.algebra import and_, axis_value, const, within
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make
 from nesymm.ir.step import filled
@@ -41,9 +41,8 @@ def match(
         for current, indices, condition in states:
             term = resolve(arg, current)
             if not isinstance(key, AxisKey):
-                new, extra = list(current), [condition]
-                if unify(term, key, new, extra):
-                    following.append((new, indices, and_(*extra)))
+                if met := meet([(term, key)], current, condition):
+                    following.append((met[0], indices, met[1]))
                 continue
             if type(term) is V:
                 following += _spread(ctx, lit, position, term, key, current, indices, condition)

@@ -7,6 +7,7 @@ from itertools import combinations, compress
 from typing import Any
 
 from nesymm.errors import Span, fail
+from nesymm.ground.calls import replaced
 from nesymm.ground.context import Context
 from nesymm.ground.merge import agree
 from nesymm.ground.normalise import can_start
@@ -18,7 +19,7 @@ from nesymm.ir.arithmetic import refine
 from nesymm.ir.axes import any_, case, reduce_, substitute
 from nesymm.ir.expr import FALSE, TIME, TRUE, Axis, Expr, in_order, make
 from nesymm.ir.step import Hole, Slot
-from nesymm.ir.symbols import as_expr, as_tensor, key_of, map_symbols, parts
+from nesymm.ir.symbols import as_expr, as_tensor, axis_of, key_of, parts
 from nesymm.ir.types import BOOL, INF, Enum, Int, Real, Tensor, Type, contains
 from nesymm.language.program import Pred
 
@@ -143,16 +144,16 @@ def _place(
             continue
         axis = next(remaining)
         here = axis_value(axis)
-        if isinstance(term, Expr) and term.op == "axis" and term.data not in mapping:
-            mapping[term.data] = here
-            if not contains(term.data.type, axis.type):
-                conditions.append(within(here, term.data.type))
+        own = axis_of(term)
+        if own is not None and own not in mapping:
+            mapping[own] = here
+            if not contains(own.type, axis.type):
+                conditions.append(within(here, own.type))
         else:
             equalities.append((here, as_expr(term)))
-    memo: dict[int, Expr] = {}
-    terms = tuple(map_symbols(t, lambda e: substitute(e, mapping, memo)) for t in answer.terms)
-    conditions += [eq(here, substitute(term, mapping, memo)) for here, term in equalities]
-    condition = and_(*conditions, substitute(answer.condition, mapping, memo))
+    terms, condition = replaced(answer.terms, answer.condition, mapping)
+    conditions += [eq(here, substitute(term, mapping)) for here, term in equalities]
+    condition = and_(*conditions, condition)
     return None if condition is FALSE else (condition, terms)
 
 

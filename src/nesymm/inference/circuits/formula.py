@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from nesymm.ir.strong_components import strong_components
+from nesymm.ir.reachability import strong_components
 
 FALSE, TRUE, LITERAL, AND, OR, NOT, ATOM = range(7)
 _NONE: Mapping[int, int] = MappingProxyType({})

@@ -320,7 +320,7 @@ class Encoding:
     ) -> Iterator[tuple[tuple[Param, ...], int]]:
         """The parameters of an element with their finite parts fixed to each of their values."""
         place, prior = dict(zip(variable.axes, key, strict=True)), variable.prior
-        params = flat(variable.params)
+        params = list(flat(variable.params))
         if all(map(is_const, params)):  # as those of facts, which are many
             yield variable.params, self.formula.true
             return

@@ -156,7 +156,7 @@ def _expressions(source: Source) -> list[Expr]:
         case Weight(params=params, value=value):
             return [value, *flat(params)]
         case Drawn(params=params):
-            return flat(params)
+            return list(flat(params))
     raise TypeError(source)
 
 

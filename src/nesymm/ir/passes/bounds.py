@@ -6,14 +6,13 @@ change (a counter, health that is lost) is bounded by the horizon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from nesymm.errors import NesymmError
-from nesymm.ir.axes import rebuild
-from nesymm.ir.expr import Expr, make, rewrite
-from nesymm.ir.passes.overflow import watch_overflow
+from nesymm.ir.expr import Expr, rewrite
+from nesymm.ir.passes.overflow import watch_overflow, with_types
 from nesymm.ir.passes.phases import Phases, phases
 from nesymm.ir.step import StepProgram
 from nesymm.ir.types import INF, Int, Type, domain, is_finite, join, size
@@ -55,7 +54,7 @@ def retyped(both: Phases, steps: int) -> dict[Expr, Expr]:
     values = [v for q in both.later.queries for v in q.values]
     if all(is_finite(v.type) for v in values):
         return {}
-    rule = _with_types(field_types(both, steps))
+    rule = with_types(field_types(both, steps))
     memo: dict[int, Expr] = {}
     return {v: rewrite(v, rule, memo) for v in values}
 
@@ -71,17 +70,8 @@ def watched(step: StepProgram, bits: int, steps: int) -> StepProgram:
     return watch_overflow(step, bits, fields)
 
 
-def _with_types(types: Mapping[Field, Type]) -> Callable[[Expr, tuple[Expr, ...]], Expr]:
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "slot" and node.data in types and node.type != types[node.data]:
-            return make("slot", args, node.data, types[node.data])
-        return rebuild(node, args)
-
-    return rule
-
-
 def _after(both: Phases, types: Mapping[Field, Type], open_: set[Field]) -> dict[Field, Type]:
-    rule = _with_types({f: types[f] for f in open_})
+    rule = with_types({f: types[f] for f in open_})
     memo: dict[int, Expr] = {}
     out = dict(types)
     for slot in both.later.slots:

@@ -9,7 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, NoReturn
 
 from nesymm.errors import Span, fail
-from nesymm.ir.expr import TRUE, Expr, leaves, postorder
+from nesymm.ir.expr import TRUE, Expr, drawn, postorder
+from nesymm.ir.reachability import reachable, strong_components
 from nesymm.ir.step import (
     Parameter,
     Part,
@@ -43,35 +44,23 @@ def finish(
 
 def _keep_reachable(step: StepProgram, keep_slots: bool) -> StepProgram:
     """Drop slots, variables and parameters that nothing asked for depends on."""
-    slots = {s.name: s for s in step.slots}
-    variables = {v.name: v for v in step.variables}
-    used_slots: set[str] = set(slots) if keep_slots else set()
-    used_variables: set[str] = set()
-    used_parameters: set[str] = set()
+    parts: dict[tuple[str, str], Part] = {("slot", s.name): s for s in step.slots}
+    parts |= {("rv", v.name): v for v in step.variables}
+
+    def read(part: Part | None) -> list[tuple[str, str]]:
+        nodes = postorder(part.expressions() if part else ())
+        names = ((n.op, n.data[0] if n.op == "slot" else n.data) for n in nodes)
+        return [name for name in names if name[0] in ("slot", "rv", "param")]
+
     asked: list[Part] = [*step.observations, *step.queries, *step.flags]
-    asked += [slots[s] for s in used_slots]
-    roots = [e for part in asked for e in part.expressions()]
-    seen: set[int] = set()
-    while roots:
-        fresh: list[Expr] = []
-        for node in postorder(roots):
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-            if node.op == "slot" and node.data[0] not in used_slots:
-                used_slots.add(node.data[0])
-                fresh += slots[node.data[0]].expressions()
-            elif node.op == "rv" and node.data not in used_variables:
-                used_variables.add(node.data)
-                fresh += variables[node.data].expressions()
-            elif node.op == "param":
-                used_parameters.add(node.data)
-        roots = fresh
+    starts = [name for part in asked for name in read(part)]
+    starts += [("slot", s.name) for s in step.slots] if keep_slots else []
+    used = reachable(starts, lambda name: read(parts.get(name)))
     return replace(
         step,
-        slots=tuple(s for s in step.slots if s.name in used_slots),
-        variables=tuple(v for v in step.variables if v.name in used_variables),
-        parameters=tuple(p for p in step.parameters if p.name in used_parameters),
+        slots=tuple(s for s in step.slots if ("slot", s.name) in used),
+        variables=tuple(v for v in step.variables if ("rv", v.name) in used),
+        parameters=tuple(p for p in step.parameters if ("param", p.name) in used),
     )
 
 
@@ -98,10 +87,7 @@ def _constrained(step: StepProgram) -> StepProgram:
 
 def _parents(variables: tuple[RandomVariable, ...]) -> dict[str, list[str]]:
     names = {v.name for v in variables}
-    return {
-        v.name: [n.data for n in postorder(v.expressions()) if n.op == "rv" and n.data in names]
-        for v in variables
-    }
+    return {v.name: [n for n in drawn(v.expressions()) if n in names] for v in variables}
 
 
 def _without_cycles(variables: tuple[RandomVariable, ...]) -> tuple[RandomVariable, ...]:
@@ -128,42 +114,31 @@ def _in_order(variables: tuple[RandomVariable, ...]) -> tuple[RandomVariable, ..
     """Parents first; otherwise in the order of the program."""
     by_name = {v.name: v for v in variables}
     parents = _parents(variables)
-    ordered: list[RandomVariable] = []
-    done: set[str] = set()
-    for root in by_name:
-        stack = [(root, False)]
-        while stack:
-            name, expanded = stack.pop()
-            if name in done:
-                continue
-            if expanded:
-                done.add(name)
-                ordered.append(by_name[name])
-            else:
-                stack.append((name, True))
-                stack.extend((p, False) for p in reversed(parents[name]) if p not in done)
-    return tuple(ordered)
+    return tuple(by_name[name] for (name,) in strong_components(by_name, parents.__getitem__))
 
 
 def _mark_deterministic(step: StepProgram) -> StepProgram:
     """Slots that depend on inputs and on other such slots only."""
-    certain = {s.name for s in step.slots}
-    needs: dict[str, set[str]] = {}
-    for slot in step.slots:
-        nodes = list(postorder(slot.expressions()))
-        needs[slot.name] = {n.data[0] for n in nodes if n.op == "slot"}
-        if any(n.op == "rv" for n in nodes):
-            certain.discard(slot.name)
-    changed = True
-    while changed:
-        changed = False
-        for name in list(certain):
-            if not needs[name] <= certain:
-                certain.discard(name)
-                changed = True
-    return replace(
-        step, slots=tuple(replace(s, deterministic=s.name in certain) for s in step.slots)
+    random = _carriers(
+        {slot.name: list(postorder(slot.expressions())) for slot in step.slots},
+        {v.name for v in step.variables},
     )
+    return replace(
+        step, slots=tuple(replace(s, deterministic=s.name not in random) for s in step.slots)
+    )
+
+
+def _carriers(made_of: Mapping[str, Iterable[Expr]], variables: set[str]) -> dict[str, None]:
+    """The slots that some variables get into, from what each slot is made of."""
+    direct: list[str] = []
+    readers: dict[str, list[str]] = {}
+    for slot, nodes in made_of.items():
+        for node in nodes:
+            if node.op == "slot":
+                readers.setdefault(node.data[0], []).append(slot)
+            elif node.op == "rv" and node.data in variables:
+                direct.append(slot)
+    return reachable(direct, lambda slot: readers.get(slot, ()))
 
 
 # ---------------------------------------------------------------- refusals
@@ -171,16 +146,10 @@ def _mark_deterministic(step: StepProgram) -> StepProgram:
 
 def _refuse_circular_guides(step: StepProgram) -> None:
     """A guide says what to draw its variable from before anything that depends on it is drawn."""
-    parents = {v.name: {n.data for n in leaves(v.expressions(), "rv")} for v in step.variables}
+    parents = {v.name: drawn(v.expressions()) for v in step.variables}
     for variable in step.variables:
         for guide in variable.guides:
-            seen: set[str] = set()
-            pending = {n.data for n in leaves(guide.expressions(), "rv")}
-            while pending:
-                name = pending.pop()
-                seen.add(name)
-                pending |= parents.get(name, set()) - seen
-            if variable.name in seen:
+            if variable.name in reachable(drawn(guide.expressions()), parents.__getitem__):
                 fail(
                     "E312",
                     f"this guide of {variable.name} depends on what is drawn from {variable.name}",
@@ -195,7 +164,8 @@ def _refuse_equalities(step: StepProgram, equalities: Mapping[Expr, Span | None]
     continuous = {
         v.name for v in step.variables if not v.finite and isinstance(v.type, Real | Tensor)
     }
-    uncertain = {s.name for s in step.slots if not s.deterministic}
+    found = _carriers({s.name: _made_of(s.values) for s in step.slots}, continuous)
+    carriers = {s.name for s in step.slots if s.name in found and not s.deterministic}
     for node in step.nodes():
         if node.op == "eq" and isinstance(node.args[0].type, Tensor):
             fail(
@@ -210,35 +180,13 @@ def _refuse_equalities(step: StepProgram, equalities: Mapping[Expr, Span | None]
             continue
         for below in _made_of(node.args):
             random = below.op == "rv" and below.data in continuous
-            carried = (
-                below.op == "slot"
-                and below.data[0] in uncertain
-                and _carries_continuous(step, below.data[0], continuous)
-            )
-            if random or carried:
+            if random or (below.op == "slot" and below.data[0] in carriers):
                 fail(
                     "E311",
                     "a continuous value is tested for equality, which it never meets",
                     equalities.get(node),
                     "compare it with `<` or `>`, or observe it: `observe(x, 1.5).`",
                 )
-
-
-def _carries_continuous(step: StepProgram, slot: str, continuous: set[str]) -> bool:
-    seen: set[str] = set()
-    pending = [slot]
-    by_name = {s.name: s for s in step.slots}
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for node in _made_of(by_name[name].values):
-            if node.op == "rv" and node.data in continuous:
-                return True
-            if node.op == "slot":
-                pending.append(node.data[0])
-    return False
 
 
 def _made_of(values: Iterable[Expr], types: Any = Real | Tensor) -> Iterator[Expr]:
@@ -292,10 +240,10 @@ def refuse_open_queries(step: StepProgram) -> None:
         for value in query.values:
             if is_finite(value.type):
                 continue
-            drawn = {n.data for n in postorder((value,)) if n.op == "rv"} & infinite
+            open_ = drawn([value]).keys() & infinite
             real = step.temporal and not isinstance(value.type, Int)
             # Without time, what is observed has one value.
-            if real or drawn - (frozenset() if step.temporal else observed):
+            if real or open_ - (frozenset() if step.temporal else observed):
                 fail_open(query)
 
 

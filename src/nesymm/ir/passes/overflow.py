@@ -12,15 +12,16 @@ part is valid all the same: `X < 3, X ** 40 > 5` is false for X = 9, whatever th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from nesymm.errors import NesymmError, Span
 from nesymm.ir.algebra import and_, const, eq, is_const, lt, not_, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import any_, anywhere, rebuild, reduce_
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, make, postorder, rewrite
-from nesymm.ir.step import Flag, StepProgram
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, System, fold, make, postorder, rewrite
+from nesymm.ir.step import Flag, StepProgram, flat
 from nesymm.ir.types import Int, Real, Type
 
 # Operations whose result can be larger than what they are computed from.
@@ -41,39 +42,49 @@ def watch_overflow(
     """
     _refuse_domains(step, bits)
     step = watch_undefined(step)
-    watch = _Growth(bits, {})
-    if not any(map(watch.suspects, step.nodes())):
+    if not _suspicious(step, _Growth(bits, {}).fails):
         return step
     watch = _Growth(bits, fields())
-    if not any(map(watch.suspects, step.nodes())):
+    if not _suspicious(step, watch.fails):
         return step
-    step = _with_flags(step.rewrite(watch.real_constants), watch)
+    step = _with_flags(step.rewrite(watch.real_constants), watch.fails, watch.message)
     return step.rewrite(watch.without_large_constants)
 
 
 def watch_sampled(step: StepProgram) -> StepProgram:
     """The same for a program without time, whose finite part Python computes."""
     step = watch_undefined(step)
-    finite = frozenset(v.name for v in step.variables if v.finite)
-    watch = _Growth(64, {}, finite)
-    return _with_flags(step, watch) if any(map(watch.suspects, step.nodes())) else step
+    watch = _Growth(64, {}, frozenset(v.name for v in step.variables if v.finite))
+    return _with_flags(step, watch.fails, watch.message)
 
 
 def watch_undefined(step: StepProgram) -> StepProgram:
     """The same program, with a flag wherever an operation may have no value."""
-    for cause, undefined in _UNDEFINED.items():
-        watch = _Undefined(cause, undefined)
-        if any(map(watch.suspects, step.nodes())):
-            step = _with_flags(step, watch)
+    for cause, ops, undefined in _UNDEFINED:
+
+        def fails(node: Expr, ops: Ops = ops, undefined: Condition = undefined) -> Expr:
+            return undefined(*node.args) if node.op in ops else FALSE
+
+        step = _with_flags(step, fails, partial("{} in {}".format, cause))
     return step
 
 
-def _with_flags(step: StepProgram, watch: _Watch) -> StepProgram:
+# Where an operation on valid values has no valid value itself.
+Fails = Callable[[Expr], Expr]
+
+
+def _suspicious(step: StepProgram, fails: Fails) -> bool:
+    return any(fails(node) is not FALSE for node in step.nodes())
+
+
+def _with_flags(step: StepProgram, fails: Fails, message: Callable[[str], str]) -> StepProgram:
+    if not _suspicious(step, fails):
+        return step
     flags = []
-    for name, span, condition in _roots(step, watch.invalid):
+    for name, span, condition in _roots(step, _Watch(fails).invalid):
         condition = anywhere(condition)
         if condition is not FALSE:
-            flags.append(Flag(watch.message(name), condition, span))
+            flags.append(Flag(message(name), condition, span))
     return replace(step, flags=(*step.flags, *flags))
 
 
@@ -103,8 +114,7 @@ def _roots(
         values = or_(*map(invalid, slot.values))
         yield slot.name, None, or_(invalid(slot.present), and_(slot.present, values))
     for variable in step.variables:
-        params = [e for p in variable.params for e in (p if isinstance(p, tuple) else (p,))]
-        wrong = and_(variable.guard, or_(*map(invalid, params)))
+        wrong = and_(variable.guard, or_(*map(invalid, flat(variable.params))))
         yield variable.name, None, or_(invalid(variable.guard), wrong)
     for observation in step.observations:
         ways = [
@@ -124,27 +134,14 @@ def _roots(
 class _Watch:
     """Finds where expressions are invalid; looks at every expression once."""
 
-    def __init__(self) -> None:
-        self._known: dict[Expr, Expr] = {}
+    def __init__(self, fails: Fails) -> None:
+        self._fails = cache(fails)
+        self._known: dict[int, Expr] = {}
         self._bounds: dict[System, tuple[System, System] | None] = {}
-
-    def message(self, name: str) -> str:
-        raise NotImplementedError
-
-    def suspects(self, node: Expr) -> bool:
-        """Whether an operation may have no valid value, though its operands do."""
-        raise NotImplementedError
-
-    def fails(self, node: Expr) -> Expr:
-        """Where an operation on valid values has none."""
-        raise NotImplementedError
 
     def invalid(self, root: Expr) -> Expr:
         """The condition under which an expression has no valid value."""
-        for node in postorder([root], systems=False):
-            if node not in self._known:
-                self._known[node] = self._invalid(node)
-        return self._known[root]
+        return fold(root, self._invalid, self._known)
 
     def _invalid_atom(self, system: System, index: int) -> Expr:
         """Where an atom of a positive cycle is invalid: it may hold, and does not hold for sure."""
@@ -177,9 +174,9 @@ class _Watch:
         new.definitions = tuple(rewrite(d, rule, memo) for d in system.definitions)
         return new
 
-    def _invalid(self, node: Expr) -> Expr:
-        below = [self._known[a] for a in node.args]
-        if all(b is FALSE for b in below) and node.op != "lfp" and not self.suspects(node):
+    def _invalid(self, node: Expr, below: Sequence[Expr]) -> Expr:
+        own = self._fails(node)
+        if all(b is FALSE for b in [own, *below]) and node.op != "lfp":
             return FALSE
         if node.op in ("lt", "le", "eq"):
             # Comparing with a constant is possible, however large it is.
@@ -209,23 +206,35 @@ class _Watch:
                 return or_(*below[::2], taken)
             case "sum" | "min" | "max" | "pick" if isinstance(node.data, Axis):
                 here = or_(below[0], and_(node.args[0], below[1]))
-                return or_(any_(node.data, here), self.fails(node))
-        return or_(either, self.fails(node))
+                return or_(any_(node.data, here), own)
+        return or_(either, own)
 
 
 def _outside(root: Expr, system: System) -> list[Expr]:
     """The parts of a definition that do not read its system, as large as they are."""
     reads: dict[int, bool] = {}
-    for node in postorder([root], systems=False):
-        own = node.op == "lfp" and node.data[0] is system
-        reads[id(node)] = own or any(reads[id(a)] for a in node.args)
-    if not reads[id(root)]:
+
+    def reads_it(node: Expr, below: tuple[bool, ...]) -> bool:
+        return any(below) or (node.op == "lfp" and node.data[0] is system)
+
+    if not fold(root, reads_it, reads):
         return [root]
     inside = [n for n in postorder([root], systems=False) if reads[id(n)]]
     return [a for n in inside for a in n.args if not reads[id(a)]]
 
 
-class _Growth(_Watch):
+def with_types(types: Mapping[tuple[str, int], Type]) -> Callable[[Expr, tuple[Expr, ...]], Expr]:
+    """A rule for rewriting that gives fields of the state these types."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op == "slot" and node.data in types:
+            return make("slot", args, node.data, types[node.data])
+        return rebuild(node, args)
+
+    return rule
+
+
+class _Growth:
     """Whole numbers that do not fit."""
 
     def __init__(
@@ -234,7 +243,6 @@ class _Growth(_Watch):
         fields: Mapping[tuple[str, int], Type],
         exact: frozenset[str] | None = None,
     ):
-        super().__init__()
         self.bits = bits
         self.largest = 2 ** (bits - 1) - 1
         self.fields = fields
@@ -248,9 +256,6 @@ class _Growth(_Watch):
         return f"a whole number in {name} does not fit {self.bits} bits{more}"
 
     # ------------------------------------------------------------ what may be too large
-
-    def suspects(self, node: Expr) -> bool:
-        return self._too_large(node) or self._may_grow(node)
 
     def _fits(self, value: float) -> bool:
         return -self.largest - 1 <= value <= self.largest
@@ -275,13 +280,8 @@ class _Growth(_Watch):
         ):
             return False
         self._kept.append(node)
-        type_ = rewrite(node, self._with_bounds, self._bounded).type
+        type_ = rewrite(node, with_types(self.fields), self._bounded).type
         return not (isinstance(type_, Int) and self._fits(type_.lo) and self._fits(type_.hi))
-
-    def _with_bounds(self, node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "slot" and node.data in self.fields:
-            return make("slot", args, node.data, self.fields[node.data])
-        return rebuild(node, args)
 
     # ------------------------------------------------------------ constants
 
@@ -316,28 +316,7 @@ class _Growth(_Watch):
         return not_(and_(lt(const(-limit), size), lt(size, const(limit))))
 
 
-class _Undefined(_Watch):
-    """Operations of one kind that have no value for some operands."""
-
-    def __init__(self, cause: str, undefined: Callable[[Expr], Expr]):
-        super().__init__()
-        self.cause, self.undefined = cause, undefined
-
-    def message(self, name: str) -> str:
-        return f"{self.cause} in {name}"
-
-    def suspects(self, node: Expr) -> bool:
-        return self.undefined(node) is not FALSE
-
-    def fails(self, node: Expr) -> Expr:
-        return self.undefined(node)
-
-
-def _divides_by_zero(node: Expr) -> Expr:
-    if node.op not in ("div", "idiv", "mod"):
-        return FALSE
-    divisor = node.args[1]
-    return _is_zero(divisor)
+# ---------------------------------------------------------------- operations without a value
 
 
 def _is_zero(expr: Expr) -> Expr:
@@ -345,18 +324,7 @@ def _is_zero(expr: Expr) -> Expr:
     return eq(expr, const(0 if isinstance(expr.type, Int) else 0.0))
 
 
-def _no_logarithm(node: Expr) -> Expr:
-    return not_(lt(const(0), node.args[0])) if node.op == "log" else FALSE
-
-
-def _no_root(node: Expr) -> Expr:
-    return lt(node.args[0], const(0)) if node.op == "sqrt" else FALSE
-
-
-def _no_power(node: Expr) -> Expr:
-    if node.op != "pow":
-        return FALSE
-    base, exponent = node.args
+def _no_power(base: Expr, exponent: Expr) -> Expr:
     below = lt(exponent, const(0))
     if isinstance(exponent.type, Int):
         return and_(_is_zero(base), below)
@@ -364,12 +332,14 @@ def _no_power(node: Expr) -> Expr:
     return or_(and_(_is_zero(base), below), FALSE if whole else lt(base, const(0)))
 
 
-_UNDEFINED: dict[str, Callable[[Expr], Expr]] = {
-    "a division by zero": _divides_by_zero,
-    "a logarithm of a number that is not positive": _no_logarithm,
-    "the root of a negative number": _no_root,
-    "a power without a value (of 0 or of a negative number)": _no_power,
-}
+Ops = tuple[str, ...]
+Condition = Callable[..., Expr]
+_UNDEFINED: tuple[tuple[str, Ops, Condition], ...] = (
+    ("a division by zero", ("div", "idiv", "mod"), lambda _, divisor: _is_zero(divisor)),
+    ("a logarithm of a number that is not positive", ("log",), lambda x: not_(lt(const(0), x))),
+    ("the root of a negative number", ("sqrt",), lambda x: lt(x, const(0))),
+    ("a power without a value (of 0 or of a negative number)", ("pow",), _no_power),
+)
 
 
 def _real(expr: Expr) -> Expr:

@@ -6,12 +6,15 @@ at later steps `t = 0` is false, and a fluent that is always there needs no pres
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from nesymm.ir.algebra import and_, axis_value, const, is_const
-from nesymm.ir.axes import case, rebuild, substitute
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, make, postorder, rewrite
+from nesymm.ir.axes import rebuild, substitute
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, drawn, make, rewrite
+from nesymm.ir.passes.plates import joined
+from nesymm.ir.reachability import reachable
 from nesymm.ir.step import (
     ObservationDecl,
     Part,
@@ -21,7 +24,7 @@ from nesymm.ir.step import (
     StepProgram,
 )
 from nesymm.ir.types import BOOL, Int, domain
-from nesymm.language.program import At, During, Now
+from nesymm.language.program import Now, steps_of
 
 _Placed = TypeVar("_Placed", RandomVariable, Slot, ObservationDecl, QueryDecl)
 
@@ -64,45 +67,20 @@ def phases(step: StepProgram, given: frozenset[str] = frozenset()) -> Phases:
         if always == present:
             break
         present = always
-    first = replace(first, observations=tuple(o for o in first.observations if _at_first(o)))
-    later = replace(later, observations=tuple(o for o in later.observations if _at_later(o)))
+    starting = tuple(o for o in first.observations if steps_of(o.when)[0] == 0)
+    continued = tuple(o for o in later.observations if steps_of(o.when)[1] != 0)
+    first, later = replace(first, observations=starting), replace(later, observations=continued)
     static = {v.name for v in step.variables if v.static}
-    read = {n.data for n in postorder(_needed(later)) if n.op == "rv"}
-    kept = tuple(v.name for v in step.variables if v.name in static & read)
-    start = prune(first, set(kept))
+    read = _needed(later)
+    kept = tuple(v.name for v in step.variables if v.static and v.name in read)
+    start = prune(first, kept)
     statics = {v.name: v for v in start.variables if v.static}
-    return Phases(start, prune(later, set(), static), kept, present, statics)
-
-
-def _at_first(observation: ObservationDecl) -> bool:
-    match observation.when:
-        case At(index):
-            return index == 0
-        case During(start, _):
-            return start == 0
-    return True
-
-
-def _at_later(observation: ObservationDecl) -> bool:
-    match observation.when:
-        case None | At(0):
-            return False
-        case During(_, end):
-            return end is None or end > 0
-    return True
+    return Phases(start, prune(later, (), static), kept, present, statics)
 
 
 def at_first(part: _Part, given: frozenset[str] = frozenset()) -> _Part:
-    """What is left of a program, or of a part of it, at the first step."""
-
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        if node.op == "time":
-            return const(0)
-        if node.op == "slot" and node.data[1] == "present":
-            return FALSE
-        return _known(node, args, given)
-
-    return part.rewrite(rule)
+    """What is left of a program, or of a part of it, at the first step: no slot is filled."""
+    return _specialised(part, const(0), given, lambda slot: FALSE)
 
 
 def at_later(
@@ -111,13 +89,19 @@ def at_later(
     present: frozenset[str] = frozenset(),
 ) -> _Part:
     """What is left of it at later steps; the slots in `present` are always there."""
+    return _specialised(part, _LATER, given, lambda slot: TRUE if slot in present else None)
 
+
+def _specialised(
+    part: _Part, time: Expr, given: frozenset[str], present: Callable[[str], Expr | None]
+) -> _Part:
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if node.op == "time":
-            return _LATER
-        if node.op == "slot" and node.data[1] == "present" and node.data[0] in present:
+            return time
+        if node.op == "given" and node.data in given:
             return TRUE
-        return _known(node, args, given)
+        known = present(node.data[0]) if node.op == "slot" and node.data[1] == "present" else None
+        return rebuild(node, args) if known is None else known
 
     return part.rewrite(rule)
 
@@ -132,51 +116,24 @@ def _without_idle_guides(step: StepProgram) -> StepProgram:
     return replace(step, variables=tuple(map(used, step.variables)))
 
 
-def _known(node: Expr, args: tuple[Expr, ...], given: frozenset[str]) -> Expr:
-    if node.op == "given" and node.data in given:
-        return TRUE
-    return rebuild(node, args)
-
-
 # ---------------------------------------------------------------- what a phase needs
 
 
-def _needed(step: StepProgram) -> list[Expr]:
-    """What a step is run for: everything else is there for its sake."""
-    roots = list(replace(step, variables=()).roots())
-    used: set[str] = set()
-    variables = {v.name: v for v in step.variables}
-    fresh = list(roots)
-    while fresh:
-        found = [
-            n.data
-            for n in postorder(fresh)
-            if n.op == "rv" and n.data in variables and n.data not in used
-        ]
-        used |= set(found)
-        fresh = [e for name in dict.fromkeys(found) for e in variables[name].expressions()]
-        roots += fresh
-    return roots
+def _needed(step: StepProgram, keep: Iterable[str] = ()) -> dict[str, None]:
+    """The variables that a step is run for: all that is not a variable reads them, or they are to
+    be kept; and what these depend on."""
+    parents = {v.name: drawn(v.expressions()) for v in step.variables}
+    read = drawn(replace(step, variables=()).roots())
+    return reachable([*read, *keep], lambda name: parents.get(name, ()))
 
 
 def prune(
-    step: StepProgram, keep: set[str], known: set[str] | frozenset[str] = frozenset()
+    step: StepProgram, keep: Iterable[str], known: set[str] | frozenset[str] = frozenset()
 ) -> StepProgram:
     """Only the variables that are drawn in this phase."""
-    read = {n.data for n in postorder(_needed(step)) if n.op == "rv"} | keep
-    read &= {v.name for v in step.variables}
-    # What a kept variable depends on is needed too.
-    variables = {v.name: v for v in step.variables}
-    stack = list(read)
-    while stack:
-        for node in postorder(list(variables[stack.pop()].expressions())):
-            if node.op == "rv" and node.data not in read:
-                read.add(node.data)
-                stack.append(node.data)
-    drawn = tuple(
-        v for v in step.variables if v.name in read and v.name not in known and v.guard is not FALSE
-    )
-    return replace(step, variables=drawn)
+    needed = _needed(step, keep).keys() - known
+    variables = (v for v in step.variables if v.name in needed and v.guard is not FALSE)
+    return replace(step, variables=tuple(variables))
 
 
 def without_latches(both: Phases) -> Phases:
@@ -199,7 +156,7 @@ def _drop_unit_axes(step: StepProgram) -> StepProgram:
         if node.op == "axis" and node.data.size == 1:
             return const(domain(node.data.type)[0])
         if isinstance(node.data, Axis) and node.data.size == 1 and node.op != "axis":
-            return _only(node, args)
+            return joined(node.op, [args])
         if node.op in wide_axes:
             keep = wide_axes[node.op][node.data[0] if node.op == "slot" else node.data]
             args = tuple(a for a, k in zip(args, keep, strict=True) if k)
@@ -215,15 +172,6 @@ def _drop_unit_axes(step: StepProgram) -> StepProgram:
         variables=tuple(replace(v, axes=wide(v.axes)) for v in new.variables),
         slots=tuple(replace(s, axes=wide(s.axes)) for s in new.slots),
     )
-
-
-def _only(node: Expr, args: tuple[Expr, ...]) -> Expr:
-    """A reduction along an axis with one value."""
-    if node.op == "any":
-        return args[0]
-    if node.op == "sum":
-        return case([(args[0], args[1]), (TRUE, const(0))])
-    return args[1]
 
 
 def canonical_axes(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:

@@ -34,6 +34,7 @@ from nesymm.ir.algebra import and_, axis_value, const, is_const, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import case, rebuild, substitute
 from nesymm.ir.expr import TRUE, Axis, Expr, make, postorder, rewrite
+from nesymm.ir.reachability import reachable
 from nesymm.ir.step import RandomVariable, StepProgram
 from nesymm.ir.types import domain
 
@@ -92,14 +93,9 @@ def _told_apart(step: StepProgram, variables: Variables, names: frozenset[str]) 
                 if keys != variables[node.data].axes:
                     apart.add(node.data)
         together.append(group)
-    changed = True
-    while changed:
-        changed = False
-        for group in together:
-            if group & apart and not group <= apart:
-                apart |= group
-                changed = True
-    return frozenset(apart)
+    return frozenset(
+        reachable(apart, lambda name: (n for group in together if name in group for n in group))
+    )
 
 
 # ---------------------------------------------------------------- reductions written out
@@ -129,8 +125,7 @@ def unroll(expr: Expr, names: set[str], anyhow: bool = False) -> Expr:
 def written_out(op: str, axis: Axis, args: tuple[Expr, ...]) -> Expr:
     """A reduction without its axis, place by place."""
     places = [const(v) for v in domain(axis.type)]
-    parts = [tuple(substitute(a, {axis: p}) for a in args) for p in places]
-    return _REDUCTIONS[op](parts)
+    return joined(op, [tuple(substitute(a, {axis: p}) for a in args) for p in places])
 
 
 def mentions(expr: Expr, names: set[str], axis: Axis | None = None) -> bool:
@@ -181,6 +176,11 @@ _REDUCTIONS: dict[str, Callable[[Parts], Expr]] = {
     "min": _extreme("min"),
     "max": _extreme("max"),
 }
+
+
+def joined(op: str, parts: Parts) -> Expr:
+    """A reduction, from what stands at each place."""
+    return _REDUCTIONS[op](parts)
 
 
 # ---------------------------------------------------------------- changing what is weighed

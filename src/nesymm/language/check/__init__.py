@@ -47,14 +47,7 @@ def check(
     clauses, guides = _clauses(ctx, [s for s in plain if not is_goal_statement(s)])
     timed = frozenset(p for p, is_timed in ctx.timed.items() if is_timed)
     ctx.values = value_positions(clauses, directives.inputs, directives.fluents, timed)
-    observations: list[Observation] = []
-    queries: list[Query] = []
-    for statement in goals:
-        goal = ctx.guard(read_goal, ctx, statement)
-        if isinstance(goal, Observation):
-            observations.append(goal)
-        elif goal is not None:
-            queries.append(goal)
+    asked = [ctx.guard(read_goal, ctx, s) for s in goals]
     if errors:
         raise ProgramError(*_in_order(errors, parts))
     return CheckedProgram(
@@ -67,8 +60,8 @@ def check(
         constants=directives.constants,
         timed=timed,
         self_valued=frozenset(ctx.self_valued),
-        observations=tuple(observations),
-        queries=tuple(queries),
+        observations=tuple(goal for goal in asked if isinstance(goal, Observation)),
+        queries=tuple(goal for goal in asked if isinstance(goal, Query)),
         guides=tuple(guides),
         sources=tuple(p.source for p in parts if p.source is not None),
     )
@@ -82,15 +75,9 @@ def _clauses(ctx: Context, statements: Sequence[Term]) -> tuple[list[Clause], li
         ctx.guard(declare, ctx, statement)
     for pred, span in ctx.directives.mentions:
         ctx.guard(ctx.known, pred, span)
-    clauses: list[Clause] = []
-    guides: list[Guide] = []
-    for statement in statements:
-        found = ctx.guard(read_clause, ctx, statement)
-        if isinstance(found, Guide):
-            guides.append(found)
-        elif found is not None:
-            clauses.append(found)
-    return clauses, guides
+    found = [ctx.guard(read_clause, ctx, s) for s in statements]
+    guides = [f for f in found if isinstance(f, Guide)]
+    return [f for f in found if f is not None and not isinstance(f, Guide)], guides
 
 
 def _in_order(errors: Sequence[Diagnostic], parts: Sequence[Program]) -> list[Diagnostic]:

@@ -34,11 +34,11 @@ from nesymm.language.program import (
     Time,
 )
 from nesymm.language.terms import (
-    ListTerm,
     Num,
     Struct,
     Term,
     Var,
+    mapped,
 )
 from nesymm.language.times import lagged, read_time
 
@@ -167,13 +167,8 @@ def _read_call(ctx: Context, term: Term, when: Term | None, whole: Struct, scope
             whole.span,
             "write the time behind a predicate: `rain@t`",
         )
-    args = term.args
-    time: Time | None = None if when is None else read_time(when)
-    position = ctx.directives.time_args.get((term.functor, term.arity))
-    if position is not None and time is None:
-        time = scope.relative(args[position])
-        args = args[:position] + args[position + 1 :]
-    pred = Pred(term.functor, len(args))
+    time = None if when is None else read_time(when)
+    pred, time, args = ctx.split_time(term, time, scope.relative)
     if pred not in ctx.defined:
         ctx.unknown(pred, term.span)
     if pred in ctx.self_valued:
@@ -192,18 +187,11 @@ def _read_call(ctx: Context, term: Term, when: Term | None, whole: Struct, scope
 def _body_time(
     ctx: Context, pred: Pred, time: Time | None, term: Term, scope: Scope
 ) -> Time | None:
-    if not ctx.timed[pred]:
-        # In a clause with a time it is the same at that time; elsewhere there is none.
-        if time is not None and scope.time is None:
-            ctx.no_time(pred, term.span)
-        return None
+    if not ctx.timed[pred] and scope.time is not None:
+        return None  # in a clause with a time it is the same at that time
+    ctx.check_time(pred, time, term.span, f"write `{pred.name}@t` or `{pred.name}@(t-1)`")
     if time is None:
-        fail(
-            "E203",
-            f"{pred} has a time; this mention of it has none",
-            term.span,
-            f"write `{pred.name}@t` or `{pred.name}@(t-1)`",
-        )
+        return None
     if isinstance(time, AtLast | During):
         fail(
             "E205",
@@ -297,14 +285,7 @@ def fetch(ctx: Context, term: Term, scope: Scope, prelude: list[Literal]) -> Ter
             )
         case Struct(name, args) if Pred(name, len(args)) in ctx.self_valued:
             return _value_of(ctx, term, None, term, scope, prelude)
-        case Struct(name, args) if args:
-            new = tuple(fetch(ctx, a, scope, prelude) for a in args)
-            return Struct(name, new, term.span)
-        case ListTerm(items, tail):
-            new = tuple(fetch(ctx, a, scope, prelude) for a in items)
-            rest = None if tail is None else fetch(ctx, tail, scope, prelude)
-            return ListTerm(new, rest, term.span)
-    return term
+    return mapped(term, lambda t: fetch(ctx, t, scope, prelude))
 
 
 def _value_of(

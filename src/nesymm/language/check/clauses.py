@@ -49,6 +49,7 @@ from nesymm.language.terms import (
     Struct,
     Term,
     Var,
+    mapped,
     variables,
 )
 
@@ -80,15 +81,7 @@ def _name_anonymous(ctx: Context, term: Term) -> Term:
             return Var(f"_{OURS}{ctx.counter}", term.span)
         case Struct("t", args) if args:
             return Struct("t", (args[0], *(_name_anonymous(ctx, a) for a in args[1:])), term.span)
-        case Struct(functor, args) if args:
-            return Struct(functor, tuple(_name_anonymous(ctx, a) for a in args), term.span)
-        case ListTerm(items, tail):
-            return ListTerm(
-                tuple(_name_anonymous(ctx, a) for a in items),
-                None if tail is None else _name_anonymous(ctx, tail),
-                term.span,
-            )
-    return term
+    return mapped(term, lambda t: _name_anonymous(ctx, t))
 
 
 def _read_choice(ctx: Context, statement: Term, head: Term, body: Term | None) -> Choice:
@@ -148,18 +141,9 @@ def _read_draw(
         return _read_guide(ctx, statement, target, family, body)
     pred, time, args = read_head(ctx, head)
     scope.enter(time, time_variable(ctx, head))
-    if not isinstance(family, Struct):
-        fail(
-            "E110",
-            "after `~` stands a family of distributions",
-            family.span,
-            "for example `normal(0, 1)`",
-        )
-    params = tuple(retime(p, scope) for p in family.args)
-    _check_family(ctx, family, params)
+    family, params = _read_family(ctx, family, scope, "for example `normal(0, 1)`")
     if family.functor == "bernoulli":
         check_probability(ctx, params[0])
-    _check_parameters(ctx, family.functor, params, scope)
     for i, arg in enumerate(args):
         if i not in drawn_positions(args, family, body):
             check_head_argument(ctx, arg)
@@ -183,6 +167,18 @@ def _read_draw(
     if family.functor == "bernoulli" and not drawn:
         return Choice(((params[0], atom),), whole, statement.span)
     return Draw(atom, drawn, family.functor, params, whole, statement.span)
+
+
+def _read_family(
+    ctx: Context, family: Term, scope: Scope, example: str
+) -> tuple[Struct, tuple[Term, ...]]:
+    """The family behind `~`, and its parameters."""
+    if not isinstance(family, Struct):
+        fail("E110", "after `~` stands a family of distributions", family.span, example)
+    params = tuple(retime(p, scope) for p in family.args)
+    _check_family(ctx, family, params)
+    _check_parameters(ctx, family.functor, params, scope)
+    return family, params
 
 
 def _check_family(ctx: Context, family: Struct, params: tuple[Term, ...]) -> None:
@@ -244,25 +240,8 @@ def _read_guide(
             target.span,
             "guide a variable that has a distribution: `x ~ normal(0, 1).`",
         )
-    if ctx.timed[found] and time is None:
-        fail(
-            "E203",
-            f"{found} has a time; this mention of it has none",
-            target.span,
-            f"write `guide({pred.name}@t) ~ …`",
-        )
-    if time is not None and not ctx.timed[found]:
-        ctx.no_time(found, target.span)
-    if not isinstance(family, Struct):
-        fail(
-            "E110",
-            "after `~` stands a family of distributions",
-            family.span,
-            "for example `normal(encoder(image))`",
-        )
-    params = tuple(retime(p, scope) for p in family.args)
-    _check_family(ctx, family, params)
-    _check_parameters(ctx, family.functor, params, scope)
+    ctx.check_time(found, time, target.span, f"write `guide({pred.name}@t) ~ …`")
+    family, params = _read_family(ctx, family, scope, "for example `normal(encoder(image))`")
     literals = read_body(ctx, body, scope)
     prelude: list[Literal] = []
     params = tuple(fetch(ctx, p, scope, prelude) for p in params)

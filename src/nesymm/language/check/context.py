@@ -10,6 +10,7 @@ from nesymm.errors import Diagnostic, ProgramError, Span, fail
 from nesymm.language import builtins
 from nesymm.language.check.terms import (
     arguments_shown,
+    is_op,
     nearest,
     replace_variable,
 )
@@ -24,26 +25,6 @@ from nesymm.language.terms import (
     variables,
 )
 from nesymm.language.times import read_time
-
-# What to do instead of what `builtins.REFUSED` refuses, where it does not say so itself.
-_INSTEAD = {
-    **dict.fromkeys(
-        ("assert", "asserta", "assertz", "retract"),
-        "state it as a fact or a rule; what changes over time has a time: `seen@t :- seen@(t-1).`",
-    ),
-    **dict.fromkeys(
-        ("=..", "functor", "arg"), "name the term in the head of a clause: `left(pair(X, Y), X).`"
-    ),
-    "copy_term": "give the variables of the second term names of their own",
-    **dict.fromkeys(
-        ("setof", "bagof"), "write `findall(X, goal(X), L)`, and `sort(L, S)` for a set"
-    ),
-    "subquery": "make it a predicate and query that",
-    "once": "remove it, or say in the body which answer you mean",
-    **dict.fromkeys(
-        ("write", "writeln", "print", "nl"), "remove it, and query what you want to see"
-    ),
-}
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -133,13 +114,42 @@ class Context:
     def defined_here(self, term: Struct) -> bool:
         return any(p.name == term.functor for p in self.defined)
 
-    def no_time(self, pred: Pred, span: Span | None) -> NoReturn:
-        fail(
-            "E208",
-            f"{pred} has no time; this mention of it has one",
-            span,
-            f"write `{pred.name}` without a time: it is the same at all steps",
-        )
+    def check_time(self, pred: Pred, time: Time | None, span: Span | None, example: str) -> None:
+        """A predicate is mentioned with a time if and only if it has one."""
+        if self.timed[pred] and time is None:
+            fail("E203", f"{pred} has a time; this mention of it has none", span, example)
+        if time is not None and not self.timed[pred]:
+            fail(
+                "E208",
+                f"{pred} has no time; this mention of it has one",
+                span,
+                f"write `{pred.name}` without a time: it is the same at all steps",
+            )
+
+    def time_argument(self, term: Struct) -> int | None:
+        """Which of its arguments is a time."""
+        return self.directives.time_args.get((term.functor, term.arity))
+
+    def split_time(
+        self, term: Struct, time: Time | None, read: Callable[[Term], Time]
+    ) -> tuple[Pred, Time | None, tuple[Term, ...]]:
+        """Predicate, time and the other arguments; `read` reads a time that is an argument."""
+        args, at = term.args, self.time_argument(term)
+        if at is not None and time is None:
+            time, args = read(args[at]), args[:at] + args[at + 1 :]
+        return Pred(term.functor, len(args)), time, args
+
+    def read_atom(
+        self, written: Term, read: Callable[[Term], Time], message: str, cure: str
+    ) -> tuple[Struct, Pred, Time | None, tuple[Term, ...]]:
+        """What is mentioned, its predicate, time and arguments; the message is for what is none."""
+        term, time = written, None
+        if is_op(written, "@", 2):
+            term, when = written.args
+            time = read_time(when)
+        if not isinstance(term, Struct):
+            fail("E103", message, written.span, cure)
+        return term, *self.split_time(term, time, read)
 
     def is_network(self, term: Term) -> bool:
         return isinstance(term, Struct) and term.functor in self.directives.networks
@@ -182,14 +192,6 @@ def retime(term: Term, scope: Scope) -> Term:
 
 def refuse(term: Struct) -> None:
     """Prolog that is known and refused."""
-    reason = builtins.REFUSED.get(term.functor)
-    if reason is not None:
-        cause, _, cure = reason.partition("; ")
-        if cause.startswith("use "):
-            cause = "it depends on the order in which answers are found"
-        fail(
-            "E105",
-            f"`{term.functor}` is not supported: {cause}",
-            term.span,
-            cure or _INSTEAD.get(term.functor),
-        )
+    if term.functor in builtins.REFUSED:
+        cause, cure = builtins.REFUSED[term.functor]
+        fail("E105", f"`{term.functor}` is not supported: {cause}", term.span, cure)

@@ -22,7 +22,6 @@ from nesymm.language.program import (
     Observation,
     Pred,
     Query,
-    Time,
 )
 from nesymm.language.terms import (
     ListTerm,
@@ -114,22 +113,14 @@ def _check_observed(atom: Atom, value: Term, values: frozenset[int]) -> None:
         )
 
 
-def _read_goal_atom(ctx: Context, term: Term) -> tuple[Atom, bool]:
+def _read_goal_atom(ctx: Context, written: Term) -> tuple[Atom, bool]:
     """The atom asked for, and whether its value arguments were left out."""
-    written = term
-    time: Time | None = None
-    if is_op(term, "@", 2):
-        term, when = term.args
-        time = read_time(when)
-    if not isinstance(term, Struct):
-        fail("E103", "ask for a predicate", written.span, "for example `query(rain).`")
-    args = term.args
-    position = ctx.directives.time_args.get((term.functor, term.arity))
-    if position is not None and time is None:
-        when = args[position]
-        time = Now(0) if isinstance(when, Var) and when.name != "T" else read_time(when)
-        args = args[:position] + args[position + 1 :]
-    pred = Pred(term.functor, len(args))
+    _, pred, time, args = ctx.read_atom(
+        written,
+        lambda t: Now(0) if isinstance(t, Var) and t.name != "T" else read_time(t),
+        "ask for a predicate",
+        "for example `query(rain).`",
+    )
     if pred in ctx.directives.inputs:
         fail(
             "E103",
@@ -147,15 +138,8 @@ def _read_goal_atom(ctx: Context, term: Term) -> tuple[Atom, bool]:
     elif pred in ctx.self_valued:
         args = (*args, Var(HIDDEN, written.span))
         partial = True
-    if ctx.timed[pred] and time is None:
-        fail(
-            "E203",
-            f"{pred} has a time; this mention of it has none",
-            written.span,
-            f"write `{pred.name}@t`, `{pred.name}@T` or `{pred.name}@3`",
-        )
-    if not ctx.timed[pred] and time is not None:
-        ctx.no_time(pred, written.span)
+    example = f"write `{pred.name}@t`, `{pred.name}@T` or `{pred.name}@3`"
+    ctx.check_time(pred, time, written.span, example)
     if isinstance(time, Now) and time.lag:
         fail(
             "E207",

@@ -100,27 +100,15 @@ def _declare_network(ctx: Context, annotation: Term) -> None:
             ctx.directives.networks.setdefault(net.functor, (count,))
 
 
-def read_head(ctx: Context, term: Term) -> tuple[Pred, Time | None, tuple[Term, ...]]:
+def read_head(ctx: Context, written: Term) -> tuple[Pred, Time | None, tuple[Term, ...]]:
     """Predicate, time and arguments of a head; refuses what cannot be one."""
-    written = term
-    time: Time | None = None
-    if is_op(term, "@", 2):
-        term, when = term.args
-        time = read_time(when)
-    if not isinstance(term, Struct):
-        fail(
-            "E103",
-            "a head must be a predicate",
-            written.span,
-            "begin it with a lower-case name: `player(P) :- …`",
-        )
-    _check_name(term, written)
-    args = term.args
-    position = ctx.directives.time_args.get((term.functor, term.arity))
-    if position is not None and time is None:
-        when = args[position]
-        args = args[:position] + args[position + 1 :]
-        time = Now(0) if isinstance(when, Var) else read_time(when)
+    bare, pred, time, args = ctx.read_atom(
+        written,
+        lambda when: Now(0) if isinstance(when, Var) else read_time(when),
+        "a head must be a predicate",
+        "begin it with a lower-case name: `player(P) :- …`",
+    )
+    _check_name(bare, written)
     if isinstance(time, AtLast):
         fail(
             "E205",
@@ -135,7 +123,6 @@ def read_head(ctx: Context, term: Term) -> tuple[Pred, Time | None, tuple[Term, 
             written.span,
             "shift the whole clause: `head@t :- body@(t-1)`",
         )
-    pred = Pred(term.functor, len(args))
     if pred in ctx.directives.inputs:
         fail(
             "E104",
@@ -270,7 +257,7 @@ def name_for_value(part: Struct) -> NoReturn:
 
 def time_variable(ctx: Context, term: Term) -> str | None:
     if isinstance(term, Struct) and not is_op(term, "@", 2):
-        position = ctx.directives.time_args.get((term.functor, term.arity))
+        position = ctx.time_argument(term)
         variable = None if position is None else term.args[position]
         if isinstance(variable, Var):
             return variable.name

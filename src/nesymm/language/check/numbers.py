@@ -25,6 +25,7 @@ from nesymm.language.terms import (
     Struct,
     Term,
     Var,
+    mapped,
     variables,
 )
 
@@ -222,10 +223,4 @@ def name_parameters(ctx: Context, term: Term, owner: Pred) -> Term:
             name = owner.name if count == 1 else f"{owner.name}.{count}"
             start = initial if isinstance(initial, Num) else Struct("none")
             return Struct("$param", (Struct(name), start, *index), term.span)
-        case Struct(functor, args) if args:
-            new = tuple(name_parameters(ctx, a, owner) for a in args)
-            return Struct(functor, new, term.span)
-        case ListTerm(items, tail):
-            new = tuple(name_parameters(ctx, a, owner) for a in items)
-            return ListTerm(new, tail, term.span)
-    return term
+    return mapped(term, lambda t: name_parameters(ctx, t, owner))

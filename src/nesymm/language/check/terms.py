@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from nesymm.language.terms import (
-    ListTerm,
     Num,
     Struct,
     Term,
     Var,
+    mapped,
 )
 
 # No text can contain this character in a variable, so names with it are ours.
@@ -80,15 +80,7 @@ def replace_variable(term: Term, name: str, by: Struct) -> Term:
     match term:
         case Var(n) if n == name:
             return replace(by, span=term.span)
-        case Struct(functor, args) if args:
-            return Struct(functor, tuple(replace_variable(a, name, by) for a in args), term.span)
-        case ListTerm(items, tail):
-            return ListTerm(
-                tuple(replace_variable(a, name, by) for a in items),
-                None if tail is None else replace_variable(tail, name, by),
-                term.span,
-            )
-    return term
+    return mapped(term, lambda t: replace_variable(t, name, by))
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Strongly connected components."""
+"""What can be reached in a directed graph, and its strongly connected components."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+
+def reachable(starts: Iterable[T], children: Callable[[T], Iterable[T]]) -> dict[T, None]:
+    """The nodes below some, these included, in the order in which they are found."""
+    found = dict.fromkeys(starts)
+    pending = list(found)
+    while pending:
+        for child in children(pending.pop()):
+            if child not in found:
+                found[child] = None
+                pending.append(child)
+    return found
 
 
 def strong_components(
