@@ -21,7 +21,8 @@ from nesymm.inference.loop import moment_of, to_arrays
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.networks import Networks
 from nesymm.inference.sampling import Draws
-from nesymm.inference.world import Binding, Tables, World
+from nesymm.inference.tables import Tables
+from nesymm.inference.world import Binding, World
 from nesymm.ir.expr import FALSE, Axis, in_order, leaves
 from nesymm.ir.passes.phases import at_first, at_later
 from nesymm.ir.step import ClauseUse, Hole, Provenance, RandomVariable

@@ -19,13 +19,9 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import bind, everything
 from nesymm.inference.data import Sequences
 from nesymm.inference.elimination.beliefs import maximum, merge, partition, regroup
+from nesymm.inference.elimination.capacity import MAX_BYTES, Capacity, by_some_naming
 from nesymm.inference.elimination.choices import Choice
-from nesymm.inference.elimination.factors import (
-    MAX_BYTES,
-    Capacity,
-    by_some_naming,
-    logsumexp,
-)
+from nesymm.inference.elimination.factors import logsumexp
 from nesymm.inference.elimination.order import MAX_CELLS
 from nesymm.inference.elimination.summation import Target, point
 from nesymm.inference.engine import AS_ASKED

@@ -13,8 +13,8 @@ from nesymm.inference.arrays import cast
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import everything
 from nesymm.inference.data import Sequences, named_columns
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.elimination.choices import BATCH
-from nesymm.inference.elimination.factors import TooLarge
 from nesymm.inference.engine import Engine
 from nesymm.inference.named import Named, deepen, expand, union
 from nesymm.inference.state import Info, Settings, Stage, State, save_draws

@@ -42,8 +42,9 @@ from nesymm.inference.state import (
     stop,
 )
 from nesymm.inference.step_model import StepModel
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import mass_at
-from nesymm.inference.world import Binding, Moment, Tables
+from nesymm.inference.world import Binding, Moment
 from nesymm.ir.expr import Expr
 from nesymm.ir.step import RandomVariable
 

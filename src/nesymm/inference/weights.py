@@ -22,7 +22,8 @@ from nesymm.inference.densities import (
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
 from nesymm.inference.named import Named, apply, expand, reduce, union
-from nesymm.inference.world import Tables, outcome_codes
+from nesymm.inference.tables import Tables
+from nesymm.inference.world import outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
 from nesymm.ir.step import Param, Proposal, RandomVariable
@@ -76,17 +77,10 @@ def _masses(
     params = logits or params
     if variable.neural:
         whole = low.value(params[0])  # type: ignore[arg-type]
-        behind = whole.array.ndim - len(whole.dims)
-        if variable.family == "bernoulli":
-            flat = (
-                whole.array.reshape((*whole.array.shape[: len(whole.dims)], -1))[..., 0]
-                if (behind)
-                else whole.array
-            )
-            arrays: tuple[Any, ...] = (flat,)
-        else:
-            arrays = (whole.array,)
-        dims = whole.dims
+        array, dims = whole.array, whole.dims
+        if variable.family == "bernoulli" and array.ndim > len(dims):
+            array = array.reshape((*array.shape[: len(dims)], -1))[..., 0]
+        arrays: tuple[Any, ...] = (array,)
     else:
         families = FAMILIES.get(variable.family)
         by_log = variable.family == "intervals"

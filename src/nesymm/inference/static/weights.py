@@ -16,8 +16,9 @@ from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.networks import Networks, gave_nan
 from nesymm.inference.static.sources import Drawn, Leaf, Source, Weight
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import law_density, marked, masses
-from nesymm.inference.world import Binding, Moment, Tables, World
+from nesymm.inference.world import Binding, Moment, World
 from nesymm.ir.algebra import is_const
 from nesymm.ir.expr import TRUE, Expr
 from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram
