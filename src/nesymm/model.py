@@ -342,15 +342,17 @@ class Model:
         steps: Any = None,
         key: Key = 0,
         estimator: str = "surrogate",
+        kl: str = "sampled",
     ) -> Estimate:
         """Log-evidence and query probabilities that JAX can differentiate in the model: exactly, or
-        for particles by an estimator: surrogate, rloo, recursive_rloo or score.
+        for particles by an estimator: surrogate, rloo, recursive_rloo or score. The divergence of a
+        guide from its prior is `sampled`, or with `kl="analytic"` computed as in `ELBO`.
 
         JAX may be tracing the arrays of `data` too (in a training loop of your own, compiled as a
         whole). Of these only the shapes are checked: nothing is missing in them, and terms are
         given by their positions.
         """
-        return self._filter(method).estimate(self._request(data, steps, key), estimator)
+        return self._filter(method).estimate(self._request(data, steps, key), estimator, kl)
 
     def log_evidence(
         self,
