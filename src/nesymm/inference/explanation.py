@@ -17,7 +17,7 @@ import numpy as np
 from nesymm.inference.atoms import decode
 from nesymm.inference.data import Sequences, prepare, wanted
 from nesymm.inference.elimination.choices import BATCH
-from nesymm.inference.loop import moment_of, to_arrays
+from nesymm.inference.loop import earlier_tensors, moment_of, to_arrays
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.networks import Networks
 from nesymm.inference.sampling import Draws
@@ -86,11 +86,7 @@ class Explainer:
         kinds = {name: want.kind for name, want in wanted(model.step).items()}
         self.given = {n: np.asanyarray(v) for n, v in given.items() if kinds[n] == "input"}
         whole = model.step.provenance
-        self.past = frozenset(
-            node.data
-            for node in leaves(whole.expressions(), "input")
-            if isinstance(node.data[1], str) and node.data[1] != "now"
-        )
+        self.past = earlier_tensors(whole.expressions())
         carried = {name for name, _ in drawn.fields}
         slots = {s.name for s in model.step.slots}
         self.first = self._known(at_first(whole), drawn.undrawn[0], slots)

@@ -103,7 +103,6 @@ class ExactFilter:
         finite = frozenset(v.name for p in both for v in p.variables if v.finite)
         self.beliefs = frozenset(n for n in both.kept if both.statics[n].finite)
         tested = tested_variables(both)
-        self.slot_names = {f"slot {s}" for s, _ in self.domains}
         self.first, self.later = (
             self._split(
                 make_plan(p, both.statics, finite, self.beliefs, tested, both.always, both.kept)
@@ -120,11 +119,11 @@ class ExactFilter:
 
     def _split(self, plan: Plan) -> Plan:
         """Elements are told apart throughout: any of them may come to depend on another."""
-        names = set(plan.enumerated | self.slot_names)
+        apart = {("rv", n) for n in plan.enumerated} | {("slot", s) for s, _ in self.domains}
 
         def read(expr: Expr) -> Expr:
             # A table has no axes: what is named stands in no plate.
-            return unroll(expr, names, anyhow=True)
+            return unroll(expr, apart, all_of_them=True)
 
         variables = {n: v.map(read) for n, v in plan.variables.items()}
         return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ from nesymm.inference.engine import Engine
 from nesymm.inference.named import Named, deepen, expand, union
 from nesymm.inference.state import Info, Settings, Stage, State, save_draws
 from nesymm.inference.world import Binding, Moment
-from nesymm.ir.expr import leaves
+from nesymm.ir.expr import Expr, leaves
+from nesymm.ir.types import TensorAt
 
 # Sequences of at most so many steps may be compiled step by step.
 _UNROLLED = 16
@@ -105,7 +106,7 @@ class Run:
         return self.engine.bind(self.parameters, self.networks, calls)
 
     @cached_property
-    def _past(self) -> frozenset[tuple[str, str]]:
+    def _past(self) -> frozenset[tuple[str, TensorAt]]:
         return past_tensors(self.engine)
 
     def slices(self, time: int) -> dict[str, Any]:
@@ -191,13 +192,17 @@ def _inside(binding: Binding, time: Any) -> Binding:
     return replace(binding, parameters=parameters)
 
 
-def past_tensors(engine: Engine) -> frozenset[tuple[str, str]]:
+def past_tensors(engine: Engine) -> frozenset[tuple[str, TensorAt]]:
     """Inputs that networks read at an earlier step, and which step that is."""
+    first, later = (earlier_tensors(everything(p)) for p in (engine.first, engine.later))
+    return first | later
+
+
+def earlier_tensors(roots: Iterable[Expr]) -> frozenset[tuple[str, TensorAt]]:
     return frozenset(
         node.data
-        for plan in (engine.first, engine.later)
-        for node in leaves(everything(plan), "input")
-        if isinstance(node.data[1], str) and node.data[1] != "now"
+        for node in leaves(roots, "input")
+        if isinstance(node.data[1], TensorAt) and not node.data[1].is_now
     )
 
 
@@ -227,11 +232,12 @@ def moment_of(
     slices: Mapping[str, Any],
     time: Any,
     real: Any,
-    past: frozenset[tuple[str, str]] = frozenset(),
+    past: frozenset[tuple[str, TensorAt]] = frozenset(),
 ) -> Moment:
     inputs: dict[str, tuple[Named, ...]] = {}
     seen: dict[str, tuple[Named, ...]] = {}
     masks: dict[str, Named | None] = {}
+    earlier: dict[tuple[str, TensorAt], Named] = {}
     for name, columns in sequences.timed.items():
         named = named_columns(columns, slices[name], real)
         (seen if name in sequences.observed else inputs)[name] = named
@@ -242,17 +248,16 @@ def moment_of(
         (seen if name in sequences.observed else inputs)[name] = named
         if name in sequences.masks:
             masks[name] = Named(arrays["static"][f"{name} mask"], (BATCH, *columns[0].axes))
-    for name, column in past:
-        # Tensors of earlier steps, for networks.
-        lag = 0 if column == "first" else int(column.removeprefix("lag"))
-        at = 0 if column == "first" else jnp.maximum(time - lag, 0)
-        inputs[f"{name}@{column}"] = named_columns(
+    for name, when in past:
+        at = 0 if when.first else jnp.maximum(time - when.lag, 0)
+        earlier[name, when] = named_columns(
             sequences.timed[name], tuple(a[at] for a in arrays["timed"][name]), real
-        )
+        )[0]
     query_weights = {
         k.removeprefix("weight of "): v for k, v in slices.items() if k.startswith("weight of ")
     }
-    return Moment(time, Named(arrays["last"], (BATCH,)), inputs, seen, masks, query_weights)
+    last = Named(arrays["last"], (BATCH,))
+    return Moment(time, last, inputs, seen, masks, query_weights, earlier)
 
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:

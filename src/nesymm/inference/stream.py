@@ -90,7 +90,7 @@ class Stream:
         self.engine = filter_.engines.choose(replace(self.layout, steps=1 << 30))
         for name, when in past_tensors(self.engine):
             raise NesymmError(
-                f"a network reads {name} at an earlier step ({when}); streams keep none"
+                f"a network reads {name}@({when}), of an earlier step; streams keep none"
             )
         # Small exact steps are taken by NumPy: nothing is compiled, and tables may differ.
         self.at_once = filter_.engines.stepwise(self.engine, self.layout)

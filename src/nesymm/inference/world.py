@@ -30,7 +30,7 @@ from nesymm.inference.named import Named, expand, union
 from nesymm.inference.state import checkpointed
 from nesymm.ir.expr import Expr
 from nesymm.ir.step import RandomVariable, StepProgram
-from nesymm.ir.types import Enum, Int, Type
+from nesymm.ir.types import Enum, Int, TensorAt, Type
 
 if TYPE_CHECKING:
     from nesymm.inference.tables import Tables
@@ -43,7 +43,7 @@ class Moment:
     `inputs` and `seen` hold per name the columns of the input or observation; `masks` say
     where they are there (None: everywhere). `last` is the last step of each sequence.
     `query_weights` are bonuses for queries: the gradient of the log-evidence with respect to one
-    is a probability.
+    is a probability. `earlier` holds tensors of earlier steps, for networks.
     """
 
     time: Any
@@ -52,6 +52,7 @@ class Moment:
     seen: Mapping[str, tuple[Named, ...]]
     masks: Mapping[str, Named | None]
     query_weights: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Mapping[tuple[str, TensorAt], Named] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,13 @@ class World:
                 return low.fixpoint(expr.data[0])[expr.data[1]]
         raise TypeError(f"no value for `{expr.op}`")
 
-    def _input(self, name: str, column: Any) -> Named:
-        if isinstance(column, str) and column != "now":
-            name, column = f"{name}@{column}", "now"
-        if name in self.moment.seen:
-            return self.moment.seen[name][column]
-        return self.moment.inputs[name][0 if isinstance(column, str) else column]
+    def _input(self, name: str, column: int | TensorAt) -> Named:
+        if isinstance(column, TensorAt):
+            if not column.is_now:
+                return self.moment.earlier[name, column]
+            column = 0
+        columns = self.moment.seen if name in self.moment.seen else self.moment.inputs
+        return columns[name][column]
 
     def _slot(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
         name, _ = expr.data

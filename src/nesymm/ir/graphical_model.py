@@ -21,6 +21,7 @@ from nesymm.ir.graph import Edge, Graph, Kind, Node
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 from nesymm.ir.symbols import has_symbol
 from nesymm.ir.terms import show as show_term
+from nesymm.ir.types import TensorAt
 from nesymm.language.program import At
 
 # With more atoms than this, those of one predicate are one node even where some are
@@ -346,8 +347,8 @@ class _Reader:
             _add(uses, expr.data, 0, False, when, nets)
         elif expr.op == "input":
             name, which = expr.data
-            lag = int(which[3:]) if isinstance(which, str) and which.startswith("lag") else 0
-            _add(uses, name, lag, which == "first", when, nets)
+            at = which if isinstance(which, TensorAt) else TensorAt()
+            _add(uses, name, at.lag, at.first, when, nets)
         elif not _is_answer(expr.data[0]):
             name = _slot_name(expr.data[0])
             lag = 0 if name.latched else name.lag

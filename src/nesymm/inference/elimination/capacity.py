@@ -23,7 +23,7 @@ MAX_BYTES = 1 << 33
 
 
 class TooLarge(NesymmError):
-    """Finite variables that hang together have too many joint values."""
+    """Finite variables that depend on each other have too many joint values."""
 
     def __init__(self, dims: Sequence[Choice], size: int, advice: str):
         self.dims = tuple(dims)
@@ -40,8 +40,9 @@ class TooLarge(NesymmError):
                 f", with {between} conditions between them" if sizes else f"{between} conditions"
             )
         self.cause = (
-            f"these finite variables hang together and have too many joint values: {shown}{more}; "
-            f"that is a table of {cells(self.dims):,} cells, {size / 1e9:,.3g} GB in all"
+            f"these finite variables depend on each other and have too many joint values: "
+            f"{shown}{more}; that is a table of {cells(self.dims):,} cells, "
+            f"{size / 1e9:,.3g} GB in all"
         )
         super().__init__(f"{self.cause}; {advice}")
 

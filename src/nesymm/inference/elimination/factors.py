@@ -265,7 +265,7 @@ def _tree(
 
 
 def _tied(factors: Sequence[Named], part: Choice, ties: dict[Choice, Disjunction]) -> set[Choice]:
-    """A part of a disjunction and all others that hang together with it."""
+    """A part of a disjunction and all others in its component."""
     found = {part}
     while True:
         more = {

@@ -22,6 +22,7 @@ from nesymm.inference.world import Binding, Moment, World
 from nesymm.ir.algebra import is_const
 from nesymm.ir.expr import TRUE, Expr
 from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram
+from nesymm.ir.types import TensorAt
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Leaves(World):
         if isinstance(value, tuple):
             return Named(self.xp.asarray(value[column]))
         array = self.xp.asarray(value)
-        whole = isinstance(column, str) or (array.ndim == 0 and column == 0)
+        whole = isinstance(column, TensorAt) or (array.ndim == 0 and column == 0)
         return Named(array if whole else array[..., column])
 
 
