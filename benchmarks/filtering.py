@@ -105,29 +105,32 @@ def as_data(start: Any, actions: Any, hits: Any) -> dict[str, Any]:
 
 
 def agreement(functions: dict[str, Any], learnt: Any) -> None:
-    """Log-evidence and its slopes by both, with standard errors over keys."""
+    """Log-evidence and its gradients by both, with standard errors over keys."""
     found = {}
     for name, function in functions.items():
-        losses, slopes, norms = [], [], []
+        losses, gradients, norms = [], [], []
         for i in range(CHECKS):
             (loss, _), (chance, network) = function(learnt, jax.random.key(1000 + i))
             losses.append(float(loss))
-            slopes.append(float(chance))
+            gradients.append(float(chance))
             arrays = jax.tree.leaves(eqx.filter(network, eqx.is_array))
             norms.append(np.concatenate([np.ravel(a) for a in arrays]))
-        found[name] = [np.asarray(losses), np.asarray(slopes), np.stack(norms)]
+        found[name] = [np.asarray(losses), np.asarray(gradients), np.stack(norms)]
     root = np.sqrt(CHECKS)
     print(f"\nagreement over {CHECKS} keys: mean ± standard error")
-    print(f"{'':<12}{'-log-evidence':>22}{'slope in the chance':>24}{'slope in the network':>24}")
-    for name, (loss, slope, network) in found.items():
+    print(
+        f"{'':<12}{'-log-evidence':>22}"
+        f"{'gradient in the chance':>24}{'gradient in the network':>24}"
+    )
+    for name, (loss, gradient, network) in found.items():
         mean, error = network.mean(0), np.linalg.norm(network.std(0, ddof=1)) / root
         print(
             f"{name:<12}{loss.mean():>13.4f} ± {loss.std(ddof=1) / root:.4f}"
-            f"{slope.mean():>15.4f} ± {slope.std(ddof=1) / root:.4f}"
+            f"{gradient.mean():>15.4f} ± {gradient.std(ddof=1) / root:.4f}"
             f"{np.linalg.norm(mean):>15.4f} ± {error:.4f}"
         )
     ours, hand = found[OURS], found[HAND]
-    for k, what in enumerate(("log-evidence", "slope in the chance", "slope in the network")):
+    for k, what in enumerate(("log-evidence", "gradient in the chance", "gradient in the network")):
         apart = np.linalg.norm(ours[k].mean(0) - hand[k].mean(0))
         spread = np.sqrt(sum(np.sum(f[k].var(0, ddof=1)) / CHECKS for f in (ours, hand)))
         verdict = "agree" if apart < 4 * spread else "DIFFER"
@@ -142,8 +145,8 @@ def discriminative(repeat: int) -> None:
     data = as_data(start, actions, hits)
 
     def ours(learnt: Any, key: Any) -> Any:
-        given = {"parameters": {"hit": learnt[0]}, "networks": {"policy": learnt[1]}}
-        found = model.estimate(data, **given, method=method, key=key)
+        now = model.with_parameters(hit=learnt[0]).with_networks(policy=learnt[1])
+        found = now.estimate(data, method=method, key=key)
         return -jnp.mean(found.log_evidence), found.probability("agent_dead@T")
 
     fixed = (start.astype(np.int32), actions.astype(np.int32), hits)

@@ -44,10 +44,10 @@ WALK = """
 PROGRAMS = {"weather": (WEATHER, "rain@T"), "walk": (WALK, "goal@T")}
 
 
-def slopes(
+def gradients(
     name: str, method: Method, estimator: str, horizon: int, batch: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """Independent estimates of the slope of a query's probability, per parameter."""
+    """Independent estimates of the gradient of a query's probability, per parameter."""
     text, query = PROGRAMS[name]
     model = nesymm.compile(text)
     at = {k: jnp.asarray(v, jnp.result_type(float)) for k, v in model.parameters.items()}
@@ -87,7 +87,7 @@ def table(name: str, particles: int, horizon: int, batch: int, seed: int) -> Tab
     out = Table(title=title, title_justify="left")
     out.add_column("estimator")
     for i, (label, (how, estimator, count)) in enumerate(rows.items()):
-        found = slopes(name, how, estimator, horizon, count, seed)
+        found = gradients(name, how, estimator, horizon, count, seed)
         if i == 0:
             for parameter in found:
                 out.add_column(parameter, justify="right")

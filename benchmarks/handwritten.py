@@ -22,14 +22,14 @@ def _stop(x: Any) -> Any:
     return jax.lax.stop_gradient(x)
 
 
-def _slope(x: Any) -> Any:
-    """Nothing, with the slope of x. A particle that is dead has none."""
+def _gradient(x: Any) -> Any:
+    """Nothing, with the gradient of x. A particle that is dead has none."""
     finite = jnp.where(jnp.isfinite(x), x, 0.0)
     return finite - _stop(finite)
 
 
 def _log_sum(x: Any, axis: int) -> Any:
-    """log Σ exp, -inf without a slope where all is -inf."""
+    """log Σ exp, -inf without a gradient where all is -inf."""
     top = _stop(jnp.max(x, axis=axis, keepdims=True))
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(x - top), axis=axis)
@@ -60,7 +60,7 @@ def resample(key: Any, log_weights: Any, below: float = 0.5) -> tuple[Any, Any]:
     effective = jnp.sum(weights, -1) ** 2 / jnp.sum(weights**2, -1)
     due = (effective < below * n)[:, None]
     ancestors = jnp.where(due, systematic(key, weights), jnp.arange(n, dtype=jnp.int32))
-    kept = jnp.take_along_axis(_slope(log_weights), ancestors, axis=-1)
+    kept = jnp.take_along_axis(_gradient(log_weights), ancestors, axis=-1)
     after = jnp.where(due, _log_mean(fixed)[:, None] + kept, log_weights)
     return ancestors, after
 
@@ -111,8 +111,8 @@ def discriminative(
     cell = jax.vmap(lambda b, u: jnp.searchsorted(b, u, side="right"))(below, noise)
     cell = jnp.minimum(cell, SIDE * SIDE - 1).astype(jnp.int32)
     x, y = cell // SIDE, cell % SIDE
-    slope = _log_hit(first, x, y, hits[0, :, None], chance)
-    log_weights = _slope(slope)
+    gradient = _log_hit(first, x, y, hits[0, :, None], chance)
+    log_weights = _gradient(gradient)
 
     def weigh(x: Any, y: Any, agent: Any, action: Any, hit: Any, table: Any, chance: Any) -> Any:
         """log p(move, hit | x) of all moves, [moves, batch, particles]."""
@@ -140,9 +140,9 @@ def discriminative(
         health = follow(health) - jnp.where(hit[:, None], damage, 0)
         x = _move(follow(x), jnp.asarray(DX)[move])
         y = _move(follow(y), jnp.asarray(DY)[move])
-        # log p(move, hit | x): its slope is that of the evidence and of the draw given it.
+        # log p(move, hit | x): its gradient is that of the evidence and of the draw given it.
         score = table[follow(row), move] + _log_hit(wide, x, y, hit[:, None], chance)
-        log_weights = log_weights + _slope(score) - gain[:, None]
+        log_weights = log_weights + _gradient(score) - gain[:, None]
         return (x, y, agent, health, log_weights), gain
 
     keys = jax.random.split(jax.random.fold_in(key, 1), steps - 1)
@@ -151,7 +151,7 @@ def discriminative(
     given = (actions[: steps - 2], hits[1 : steps - 1], keys[:-1])
     (x, y, agent, health, log_weights), gains = jax.lax.scan(body, carry, given)
 
-    # The end: no draw is needed, and the evidence has its exact slope.
+    # The end: no draw is needed, and the evidence has its exact gradient.
     *_, joint = weigh(x, y, agent, actions[steps - 2], hits[steps - 1], table, chance)
     log_weights = log_weights + _log_sum(joint, 0)
     last = _log_mean(log_weights)

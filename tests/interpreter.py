@@ -19,16 +19,9 @@ from nesymm.errors import NesymmError
 from nesymm.ir.arithmetic import BINARY, UNARY, compute
 from nesymm.ir.axes import places as keys_along
 from nesymm.ir.expr import Axis, Expr
-from nesymm.ir.step import (
-    ObservationDecl,
-    QueryDecl,
-    RandomVariable,
-    Slot,
-    StepProgram,
-    active,
-)
+from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, active
 from nesymm.ir.symbols import map_symbols
-from nesymm.ir.types import Tensor, Type, domain, is_finite
+from nesymm.ir.types import Tensor, TensorAt, Type, domain, is_finite
 
 Key = tuple
 Place = dict[Axis, Any]
@@ -201,7 +194,7 @@ class World:
 
     def _input(self, name: str, fld: Any) -> Any:
         value = self.inputs.get(name)
-        if fld in ("now", "first") or isinstance(fld, str):
+        if isinstance(fld, TensorAt):
             return self.inputs.get(f"{name}@{fld}", value)
         if value is None:
             # Absent at this step; the presence of the input guards every use of it.

@@ -38,7 +38,7 @@ def test_a_model_is_shown_in_one_line() -> None:
     model = nesymm.compile("t(0.3)::rain@t. 0.9::wet@t :- rain@t. observe(wet@t). query(rain@t).")
     shown = "Model(time: one step after another; observes: wet; asks: rain@t; parameters: rain=0.3)"
     assert repr(model) == shown
-    assert "<th>parameters</th><td>rain=0.3</td>" in model._repr_html_()
+    assert "<td>parameters</td><td>rain=0.3</td>" in model._repr_html_()
     many = nesymm.compile("".join(f"0.5::a{i}. query(a{i}). " for i in range(20)))
     assert repr(many).endswith("a7, … (20))")
 
@@ -56,6 +56,10 @@ def test_a_program_is_compiled_from_a_path(tmp_path: Path) -> None:
     found = nesymm.compile(path).infer()
     assert repr(found) == "Posterior(heads: 0.25; enumerate)"
     assert found.probability("heads") == pytest.approx(0.25)
+    with pytest.raises(
+        nesymm.NesymmError, match=r"expected a text or a path\w*\.Path, received int"
+    ):
+        nesymm.compile(3)  # type: ignore[arg-type]
     with pytest.raises(nesymm.NesymmError, match=r"missing\.nsl"):
         nesymm.compile(tmp_path / "missing.nsl")
 
@@ -229,3 +233,27 @@ def test_every_command_takes_a_model_file(tmp_path: Path, command: str) -> None:
     late = CliRunner().invoke(app, ["check", str(tmp_path / "more.nsl"), str(path)])
     assert late.exit_code == 2
     assert "is a model file, which comes first" in late.stderr
+
+
+def test_results_are_tables_in_a_notebook() -> None:
+    model = nesymm.compile(
+        "t(0.4)::rain@t. pos(X)@0 ~ uniform_int(1, 3). pos(X)@t :- pos(X)@(t-1). "
+        "0.9::wet@t :- rain@t. observe(wet@t). query(rain@t). query(pos(2)@T)."
+    )
+    days = {"wet": np.array([[1.0, 0.0, 1.0]] * 12)}
+    found = model.filter(days)
+    head = "<th>sequence</th><th>steps</th><th>log-evidence</th><th>rain@t</th><th>pos(2)@T</th>"
+    shown = found._repr_html_()
+    assert head in shown and "<td>9</td><td>3</td>" in shown
+    assert "<td>10</td>" not in shown and "<tr><td>…</td></tr>" in shown
+    smoothed = model.smooth(days)
+    assert repr(smoothed) == "Smoothed(12 sequences, 3 steps; asked: rain@t)"
+    assert "<td>0</td><td>rain@t</td><td>1</td><td>0.0625</td><td>1</td>" in smoothed._repr_html_()
+    drawn = model.trajectories({"wet": days["wet"][:1]}, 2)
+    assert {"rain", "pos"} <= {*drawn}
+    shown = drawn._repr_html_()
+    assert re.search(r"<td>pos</td>(<td>[123]</td>){3}", shown), shown
+    plain = nesymm.compile("0.25::a. query(a).").infer()
+    assert "<td>a</td><td>0.25</td>" in plain._repr_html_()
+    fitted = nesymm.Fitted(model, [{"epoch": 0.0, "loss": 1.5}])
+    assert "<th>loss</th></tr><tr><td>0</td><td>1.5</td>" in fitted._repr_html_()

@@ -238,7 +238,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_note(tmp_path: Path) -> None
     result = run("train", rainy(tmp_path, 2), "--resume")
     assert (result.exit_code, "2 epochs" in result.stdout) == (0, True)
     assert result.stderr.startswith(f"\nnote: damaged checkpoint: {last} is not a whole")
-    assert "training goes on from the one before it" in result.stderr
+    assert "training resumes from the one before it" in result.stderr
     assert "warnings.warn" not in result.stderr and ".py" not in result.stderr
 
 

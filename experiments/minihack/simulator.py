@@ -1,4 +1,4 @@
-"""Plays by the rules that were measured in NetHack (README.md), in rooms of any size.
+"""Plays by the rules that were measured in NetHack (reproduce.md), in rooms of any size.
 
 The largest room on NetHack's map has 19 × 19 cells. What a model does in larger ones is asked
 here. Two things are left out: the exceptions (potions, wands and other monsters), and that imps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import jax
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.html import table
 from nesymm.inference.networks import check_networks
 from nesymm.inference.options import Key, check_key
 from nesymm.ir.parameters import check_parameters, initial_values
@@ -77,8 +77,7 @@ class Model:
         return f"Model({'; '.join(f'{title}: {what}' for title, what in self._summary())})"
 
     def _repr_html_(self) -> str:
-        rows = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in self._summary())
-        return f"<table>{''.join(rows)}</table>"
+        return table((), self._summary())
 
     def _summary(self) -> list[tuple[str, str]]:
         """What it reads, has and answers, in a few words each."""
@@ -342,15 +341,17 @@ class Model:
         steps: Any = None,
         key: Key = 0,
         estimator: str = "surrogate",
+        kl: str = "sampled",
     ) -> Estimate:
         """Log-evidence and query probabilities that JAX can differentiate in the model: exactly, or
-        for particles by an estimator: surrogate, rloo, recursive_rloo or score.
+        for particles by an estimator: surrogate, rloo, recursive_rloo or score. The divergence of a
+        guide from its prior is `sampled`, or with `kl="analytic"` computed as in `ELBO`.
 
         JAX may be tracing the arrays of `data` too (in a training loop of your own, compiled as a
         whole). Of these only the shapes are checked: nothing is missing in them, and terms are
         given by their positions.
         """
-        return self._filter(method).estimate(self._request(data, steps, key), estimator)
+        return self._filter(method).estimate(self._request(data, steps, key), estimator, kl)
 
     def log_evidence(
         self,
@@ -424,12 +425,17 @@ def compile(
     from nesymm.ir.passes.finish import refuse_open_queries
     from nesymm.language.check import check
     from nesymm.language.parser import parse, read
+    from nesymm.language.terms import Program as Parsed
 
     parsed: Program | list[Program]
     if isinstance(source, Path):
         parsed = read(source)
     else:
         parsed = parse(source, name) if isinstance(source, str) else source
+    if not isinstance(parsed, Parsed | list):
+        raise NesymmError(
+            f"source: expected a text or a pathlib.Path, received {type(source).__name__}"
+        )
     sources = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     checked = check(parsed, constants)
     step = ground(checked)

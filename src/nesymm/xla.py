@@ -6,7 +6,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 
 # On CPUs these versions of jaxlib fuse reductions in a way that crashes the process on arrays of
-# high rank, such as the slopes of exact beliefs have, and that is slow. What is left of such
+# high rank, such as the gradients of exact beliefs have, and that is slow. What is left of such
 # fusions here are single products of matrices. Other versions may not know the flag, and an
 # unknown flag is fatal.
 _CRASHING = {"0.10.2"}

@@ -352,12 +352,12 @@ def test_the_page_says_what_is_on_record(column: str) -> None:
 
 
 def test_the_page_says_what_bars_of_their_own_do() -> None:
-    rows = rows_of_the_page("nesymm, own bar")
+    rows = rows_of_the_page("nesymm, own threshold")
     assert [(int(row["N"]), int(row["T"]), int(row["E"])) for row in rows] == [*SETTINGS]
     for row, setting in zip(rows, SETTINGS, strict=True):
         name = results.set_name(setting, "test_large")
         for column in row.keys() - {"N", "T", "E"}:
-            record = RECORDS[column.removesuffix(", own bar")]
+            record = RECORDS[column.removesuffix(", own threshold")]
             bar, ranking = (results.over_seeds(record, name, m) for m in ("own_bar", "ranking"))
             found = f"{bar.mean():.2f} / {ranking.mean():.2f}" if len(bar) else "–"
             assert row[column] == found
@@ -393,7 +393,7 @@ def test_the_rules_beat_our_baselines(
     assert (ours > theirs).all()
 
 
-# README names the exceptions: the setting of training, and one in which 78 of 1,000 die.
+# The exceptions: the setting of training, and one in which 78 of 1,000 die.
 @pytest.mark.parametrize(
     ("part", "setting"),
     [
@@ -424,7 +424,7 @@ def test_half_way_the_rules_beat_our_baselines_too(
     part: str, setting: tuple[int, int, int], baseline: str
 ) -> None:
     ours, theirs = (np.array(on_record(m, setting, part)) for m in ("nesymm-half", baseline))
-    behind = (setting, baseline) == ((10, 20, 1), "deep-hmm")  # in F1; README says so
+    behind = (setting, baseline) == ((10, 20, 1), "deep-hmm")  # in F1
     assert (ours > theirs)[: 1 if behind else 2].all()
 
 

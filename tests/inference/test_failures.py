@@ -161,6 +161,6 @@ def test_a_refusal_names_what_is_too_large(monkeypatch: pytest.MonkeyPatch) -> N
         query(same@T).
     """)
     with pytest.raises(
-        nesymm.NesymmError, match=r"hang together .*: .*colour\[\d\] \(\d+\), colour"
+        nesymm.NesymmError, match=r"depend on each other .*: .*colour\[\d\] \(\d+\), colour"
     ):
         model.filter({"same": np.ones((1, 3))}, method="exact")

@@ -33,7 +33,7 @@ from random_programs import Case, temporal
 import nesymm
 from nesymm.errors import NesymmError
 from nesymm.inference.densities import log_density, log_masses
-from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.methods import Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.inference.particles import plans
 

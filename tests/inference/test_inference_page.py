@@ -12,7 +12,7 @@ from pages import run_commands, run_page, text_of
 
 import nesymm
 from nesymm.inference.diagnostics import FEW, SHARE
-from nesymm.inference.elimination.factors import MAX_BYTES
+from nesymm.inference.elimination.capacity import MAX_BYTES
 from nesymm.inference.elimination.order import MAX_CELLS
 from nesymm.inference.methods import parse_method
 from nesymm.inference.resampling import SCHEMES

@@ -11,8 +11,8 @@ import nesymm
 from nesymm.inference import unrolled
 from nesymm.inference.auto import shapes
 from nesymm.inference.data import prepare
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.elimination.choices import Choice
-from nesymm.inference.elimination.factors import TooLarge
 from nesymm.inference.filter import Filter
 from nesymm.inference.methods import Auto, ExactForward, RaoBlackwellised
 

@@ -11,8 +11,8 @@ import pytest
 
 import nesymm
 from nesymm.inference import unrolled
+from nesymm.inference.elimination.capacity import Capacity, TooLarge
 from nesymm.inference.elimination.choices import choices
-from nesymm.inference.elimination.factors import Capacity, TooLarge
 from nesymm.inference.methods import ExactForward
 from nesymm.inference.results import FilterError
 

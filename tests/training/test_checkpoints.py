@@ -234,7 +234,7 @@ def test_a_truncated_last_checkpoint_is_passed_over(
     last = upto(whole, "epoch-000004", tmp_path) / "epoch-000004.safetensors"
     last.write_bytes(last.read_bytes()[:-100])
     told = (
-        r"damaged checkpoint: .*epoch-000004.* is not a whole checkpoint.*\n.*goes on from the one"
+        r"damaged checkpoint: .*epoch-000004.* is not a whole checkpoint.*\n.*resumes from the one"
     )
     with pytest.warns(nesymm.NesymmWarning, match=told):
         again = resume(tmp_path)

@@ -14,9 +14,9 @@ import numpy as np
 import optax
 
 from experiments.minihack.generative.data import Dataset, render, shrink
+from experiments.minihack.generative.files import read, write
 from experiments.minihack.generative.networks import Reader, Scene, in_32_bits
 from experiments.minihack.generative.training import usual_picture
-from nesymm.training.checkpoints import FORMAT, flatten, read, unflatten, write
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class Classifier:
         return places.reshape(*frames.shape[:-3], 2)
 
     def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, flatten(self.reader, "reader"), {"format": FORMAT, "side": self.side})
+        write(path, {"reader": self.reader}, {"side": self.side})
 
 
 @eqx.filter_jit
@@ -75,6 +74,5 @@ def train_classifier(
 
 
 def load_classifier(path: Path, scene: Scene) -> Classifier:
-    arrays, _ = read(path)
-    like = _reader(scene, np.zeros(scene.shape, np.float32), 0)
-    return Classifier(unflatten(like, arrays, "reader", str(path)), scene.side)
+    trees, _ = read(path, {"reader": _reader(scene, np.zeros(scene.shape, np.float32), 0)})
+    return Classifier(trees["reader"], scene.side)

@@ -7,7 +7,7 @@ agent is is summed out exactly, or drawn by particles for comparison (`nesymm-sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,8 @@ import numpy as np
 
 import nesymm
 from experiments.minihack.generative.networks import Decoder, Detector, Encoder, Moves, Scene
-from nesymm import ExactForward, RaoBlackwellised
+from nesymm import ExactForward, RaoBlackwellised, Trajectories
 from nesymm import Method as Inference
-from nesymm.inference.data import prepare
-from nesymm.inference.trajectories import Trajectories
 
 FOLDER = Path(__file__).parent
 EXACT = ExactForward(draws=1)
@@ -87,12 +85,10 @@ class ProgramMethod:
         path = FOLDER / ("agent.nsl" if self.ruled else "deep_hmm.nsl")
         rows = "n" if self.ruled else "side"
         constants = {rows: self.rows, "pixels": self.scene.size}
-        if self.sampled:
-            constants["summed"] = 0
         return nesymm.compile(path.read_text(), name=path.name, constants=constants)
 
     def with_networks(self, networks: Mapping[str, Any]) -> nesymm.Model:
-        return replace(self.model, networks=dict(networks))
+        return self.model.with_networks(networks)
 
     # ------------------------------------------------------------ learning
 
@@ -102,22 +98,15 @@ class ProgramMethod:
         It is scaled such that a difference of pixels counts the same in all noise.
         """
         noise = self.noise(progress)
-        n, frames = images.shape[:2]
-        blank = {
-            "first": np.zeros((n, *self.scene.shape), np.float32),
-            "image": np.zeros((n, frames, *self.scene.shape), np.float32),
-            "action": np.zeros((n, frames), int),
-            "noise": np.ones(n),
+        n = len(images)
+        data = {
+            "first": images[:, 0],
+            "image": images,
+            "action": jnp.pad(actions.astype(int), ((0, 0), (1, 0))),
+            "noise": jnp.full(n, noise),
         }
-        moves = jnp.pad(actions.astype(int), ((0, 0), (1, 0)))
-        arrays = {
-            "timed": {"image": (jnp.moveaxis(images, 1, 0),), "action": (moves.T,)},
-            "static": {"first": (images[:, 0],), "noise": (jnp.full(n, noise),)},
-            "last": jnp.full(n, frames - 1),
-        }
-        found = self.model._filter(self.inference).estimate_of(
-            prepare(self.model.step, blank), arrays, {}, networks, key, "surrogate", True, True
-        )
+        model = self.with_networks(networks)
+        found = model.estimate(data, method=self.inference, key=key, kl="analytic")
         return -(noise**2) * jnp.mean(found.log_evidence) / images[0].size
 
     # ------------------------------------------------------------ generating

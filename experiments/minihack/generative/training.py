@@ -21,9 +21,9 @@ import numpy as np
 import optax
 
 from experiments.minihack.generative.data import Dataset, render, shrink
+from experiments.minihack.generative.files import read, write
 from experiments.minihack.generative.networks import Scene, in_32_bits
 from nesymm import NesymmError
-from nesymm.training.checkpoints import FORMAT, flatten, read, unflatten, write
 
 # Where the agent is and what it looks like is learned more slowly than the rest: what is common to
 # many walks is to decide, not what a few batches happen to show.
@@ -123,7 +123,7 @@ def train(
     usual = usual_picture(data, pixels)
     optimizer = optimizer_of(plan)
     run = start(method, plan, usual, optimizer)
-    about = {"format": FORMAT, "method": method.name, "scene": asdict(method.scene)}
+    about = {"method": method.name, "scene": asdict(method.scene)}
     about["plan"] = json.loads(json.dumps(asdict(plan)))
     if checkpoint is not None and checkpoint.exists():
         run = resume(checkpoint, run, about)
@@ -194,43 +194,33 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 
 def save(path: Path, run: Run, about: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    arrays = flatten(run.networks, "networks") | flatten(run.optimizer, "optimizer")
     place = {"step": run.step, "seconds": run.seconds, "losses": run.losses}
-    write(path, arrays, about | place)
+    write(path, {"networks": run.networks, "optimizer": run.optimizer}, about | place)
 
 
 def resume(path: Path, like: Run, about: dict[str, Any]) -> Run:
     """What `save` left, if it belongs to the same run."""
-    arrays, found = read(path)
+    trees, found = read(path, {"networks": like.networks, "optimizer": like.optimizer})
     for name, value in about.items():
         if found.get(name) != value:
             raise NesymmError(
                 f"{path} is of another run: {name} was {found.get(name)}, not {value}"
             )
-    return Run(
-        unflatten(like.networks, arrays, "networks", str(path)),
-        unflatten(like.optimizer, arrays, "optimizer", str(path)),
-        found["step"],
-        found["seconds"],
-        found["losses"],
-    )
+    return Run(**trees, **{name: found[name] for name in ("step", "seconds", "losses")})
 
 
 def save_networks(path: Path, method: Method, networks: Any) -> None:
     """The networks of one seed alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    about = {"format": FORMAT, "method": method.name, "scene": asdict(method.scene)}
-    write(path, flatten(networks, "networks"), about)
+    about = {"method": method.name, "scene": asdict(method.scene)}
+    write(path, {"networks": networks}, about)
 
 
 def load_networks(path: Path, method: Method) -> Any:
     """What `save_networks` wrote."""
-    arrays, about = read(path)
+    blank = np.zeros(method.scene.shape, np.float32)
+    fresh = in_32_bits(method.init(jax.random.key(0), blank))
+    trees, about = read(path, {"networks": fresh})
     told = (about.get("method"), about.get("scene"))
     if told != (method.name, asdict(method.scene)):
         raise NesymmError(f"{path} holds {told}, not {method.name} for {method.scene}")
-    blank = np.zeros(method.scene.shape, np.float32)
-    return unflatten(
-        in_32_bits(method.init(jax.random.key(0), blank)), arrays, "networks", str(path)
-    )
+    return trees["networks"]

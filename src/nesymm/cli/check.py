@@ -41,7 +41,6 @@ def check(files: Sequence[Path], const: Sequence[str], json: bool) -> None:
 
 def _summary(files: Sequence[Path], checked: CheckedProgram, step: StepProgram) -> dict[str, Any]:
     """What one must know to use a program."""
-
     used = {node.data[0] for node in leaves(step.roots(), "neural")}
     return {
         "ok": True,
@@ -70,6 +69,14 @@ def _summary(files: Sequence[Path], checked: CheckedProgram, step: StepProgram) 
             }
             for p in step.parameters
         ],
+        **_random_parts(step),
+        "queries": list(dict.fromkeys(q.name for q in step.queries)),
+    }
+
+
+def _random_parts(step: StepProgram) -> dict[str, Any]:
+    """What is drawn, carried from step to step, and observed."""
+    return {
         "variables": [
             {
                 "name": v.name,
@@ -100,7 +107,6 @@ def _summary(files: Sequence[Path], checked: CheckedProgram, step: StepProgram) 
             }
             for o in step.observations
         ],
-        "queries": list(dict.fromkeys(q.name for q in step.queries)),
     }
 
 

@@ -15,7 +15,7 @@ from nesymm.ir.expr import TIME, Axis, Expr, make
 from nesymm.ir.step import InputDecl, Parameter
 from nesymm.ir.symbols import CondList, as_expr
 from nesymm.ir.terms import Compound, Cons, Text, V, bare, show
-from nesymm.ir.types import BOOL, INF, Enum, Int, Real, Tensor, Type, join
+from nesymm.ir.types import BOOL, INF, Enum, Int, Real, Tensor, TensorAt, Type, join
 from nesymm.language.builtins import FUNCTION_CONSTANTS, FUNCTIONS
 
 # How many outputs of a network are still spelt out as single numbers.
@@ -172,7 +172,7 @@ class Evaluator:
                         span,
                         f"write `{arg}@t` or `{arg}@0`",
                     )
-                yield make("input", (), (arg, "now"), Tensor(None))
+                yield make("input", (), (arg, TensorAt()), Tensor(None))
             elif type(arg) is Compound and arg.functor == "@":
                 yield self._tensor_at(arg, span)
             else:
@@ -198,11 +198,10 @@ class Evaluator:
         if name not in self.tensors:
             fail("E109", f"{show(arg)} is not a tensor", span, f"declare `:- input({name}@t).`")
         if when == "t":
-            return make("input", (), (name, "now"), Tensor(None))
+            return make("input", (), (name, TensorAt()), Tensor(None))
         if when == 0:
-            return make("input", (), (name, "first"), Tensor(None))
-        lag = when.args[1]
-        return make("input", (), (name, f"lag{lag}"), Tensor(None))
+            return make("input", (), (name, TensorAt(first=True)), Tensor(None))
+        return make("input", (), (name, TensorAt(when.args[1])), Tensor(None))
 
 
 def _what(value: Any) -> str:

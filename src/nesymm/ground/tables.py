@@ -60,17 +60,19 @@ def lookup_facts(
             anything = next(iter(column.values()))
             template[i] = table(f"{pred.name}.{i + 1}", column, anything)
         return [(tuple(template), present(dict.fromkeys(by_key, True)))]
-    answers = []
     by_free: dict[tuple, dict[tuple, Any]] = {}
     for key, found in by_key.items():
         for row in found:
             by_free.setdefault(tuple(row[i] for i in free), {})[key] = True
-    for values, entries in by_free.items():
-        filled = list(args)
-        for i, value in zip(free, values, strict=True):
-            filled[i] = value
-        answers.append((tuple(filled), present(entries)))
-    return answers
+    return [(_filled(args, free, values), present(entries)) for values, entries in by_free.items()]
+
+
+def _filled(args: tuple, places: list[int], values: tuple) -> tuple:
+    """The arguments with values at some places."""
+    filled = list(args)
+    for i, value in zip(places, values, strict=True):
+        filled[i] = value
+    return tuple(filled)
 
 
 def _domain(values: list) -> Int | Enum | None:

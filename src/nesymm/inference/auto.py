@@ -11,7 +11,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.data import Sequences
-from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.engine import Engine
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import Run, to_arrays

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.inference.data import Sequences
-from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.engine import Engine
 from nesymm.inference.networks import gave_nan
 from nesymm.inference.results import Failure

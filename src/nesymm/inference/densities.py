@@ -196,22 +196,23 @@ def log_masses(
             return xp.where(inside, -xp.log((high - low + 1) * 1.0), -xp.inf)
         case "binomial":
             n, p = sound(xp, family, params)
-            # Whole numbers have no gradients, and JAX refuses them in `xlogy`.
-            values = xp.asarray(outcomes) * 1.0
-            sp = special(xp)
-            combos = (
-                sp.gammaln(n + 1.0)
-                - sp.gammaln(values + 1.0)
-                - sp.gammaln(xp.maximum(n - values, 0) + 1.0)
-            )
-            rest = xp.maximum(n - values, 0)
-            if neural:
-                none, one = log_chances(xp, params[1])
-                body = combos + values * one + rest * none
-            else:
-                body = combos + sp.xlogy(values, p) + sp.xlog1py(rest, -p)
-            return xp.where(values <= n, body, -xp.inf)
+            return _log_binomial(xp, n, p, outcomes, params[1] if neural else None)
     raise NesymmError(f"{family} is not a finite family")
+
+
+def _log_binomial(xp: Any, n: Array, p: Array, outcomes: tuple, logit: Array | None) -> Array:
+    """Log-probabilities of counts, by the `logit` of the probability where there is one."""
+    # Whole numbers have no gradients, and JAX refuses them in `xlogy`.
+    values = xp.asarray(outcomes) * 1.0
+    sp = special(xp)
+    rest = xp.maximum(n - values, 0)
+    combos = sp.gammaln(n + 1.0) - sp.gammaln(values + 1.0) - sp.gammaln(rest + 1.0)
+    if logit is None:
+        body = combos + sp.xlogy(values, p) + sp.xlog1py(rest, -p)
+    else:
+        none, one = log_chances(xp, logit)
+        body = combos + values * one + rest * none
+    return xp.where(values <= n, body, -xp.inf)
 
 
 def _logs(xp: Any, ps: Array, edges: bool) -> Array:

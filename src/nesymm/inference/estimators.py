@@ -30,6 +30,11 @@ from nesymm.ir.types import Real, Tensor
 ESTIMATORS = ("surrogate", "rloo", "recursive_rloo", "score")
 
 
+def check_estimator(name: str) -> None:
+    if name not in ESTIMATORS:
+        raise NesymmError(f"there is no estimator {name} (there are: {', '.join(ESTIMATORS)})")
+
+
 def average(
     question: Question, probability: Named, log_weights: Any, scores: Any, settings: Settings
 ) -> Any:

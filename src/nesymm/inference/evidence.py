@@ -11,8 +11,9 @@ from nesymm.inference.elimination.factors import Factor, alike, log_add, pick_at
 from nesymm.inference.named import Named, all_of, apply, expand, only, reduce, union
 from nesymm.inference.plan import Folded, Plan, reads
 from nesymm.inference.state import checkpointed
+from nesymm.inference.tables import Tables, log_truth
 from nesymm.inference.weights import density, masses, masses_apart
-from nesymm.inference.world import Moment, Tables, World, log_truth, outcome_codes
+from nesymm.inference.world import Moment, World, outcome_codes
 from nesymm.ir.algebra import axis_value, conjuncts, not_
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr

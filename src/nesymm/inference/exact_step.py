@@ -53,7 +53,8 @@ from nesymm.inference.state import (
     subtract,
 )
 from nesymm.inference.step_model import StepModel, elements_of
-from nesymm.inference.world import Binding, Moment, Tables, log_truth
+from nesymm.inference.tables import Tables, log_truth
+from nesymm.inference.world import Binding, Moment
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import Expr
 from nesymm.ir.step import flat

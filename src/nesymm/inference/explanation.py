@@ -18,11 +18,12 @@ import numpy as np
 from nesymm.inference.atoms import decode
 from nesymm.inference.data import Sequences, prepare, wanted
 from nesymm.inference.elimination.choices import BATCH
-from nesymm.inference.loop import moment_of, past_inputs, to_arrays
+from nesymm.inference.loop import earlier_tensors, moment_of, to_arrays
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.networks import Networks
 from nesymm.inference.sampling import Draws
-from nesymm.inference.world import Binding, Tables, World
+from nesymm.inference.tables import Tables
+from nesymm.inference.world import Binding, World
 from nesymm.ir.expr import FALSE, Axis, in_order, leaves
 from nesymm.ir.passes.phases import at_first, at_later
 from nesymm.ir.step import ClauseUse, Hole, Provenance, RandomVariable
@@ -87,7 +88,7 @@ class Explainer:
         kinds = {name: want.kind for name, want in wanted(model.step).items()}
         self.given = {n: np.asanyarray(v) for n, v in given.items() if kinds[n] == "input"}
         whole = model.step.provenance
-        self.past = past_inputs(whole.expressions())
+        self.past = earlier_tensors(whole.expressions())
         carried = {name for name, _ in drawn.fields}
         slots = {s.name for s in model.step.slots}
         self.first = self._known(at_first(whole), drawn.undrawn[0], slots)

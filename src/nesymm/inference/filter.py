@@ -24,15 +24,15 @@ from nesymm.inference.diagnostics import (
     warn_of_ancestors,
     warn_of_filtering,
 )
-from nesymm.inference.elimination.factors import TooLarge
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.engine import Engine, Method
 from nesymm.inference.engines import Engines
 from nesymm.inference.estimates import Estimate
-from nesymm.inference.estimators import ESTIMATORS, no_gradient_at_edges
+from nesymm.inference.estimators import check_estimator, no_gradient_at_edges
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import Run, to_arrays
 from nesymm.inference.methods import ExactForward
-from nesymm.inference.options import Key, as_key
+from nesymm.inference.options import KL, Key, as_key
 from nesymm.inference.results import (
     Failure,
     Filtered,
@@ -218,13 +218,14 @@ class Filter:
 
     # ------------------------------------------------------------ differentiating
 
-    def estimate(self, request: Request, estimator: str = "surrogate") -> Estimate:
+    def estimate(
+        self, request: Request, estimator: str = "surrogate", kl: str = "sampled"
+    ) -> Estimate:
         """Log-evidence and answers that JAX can differentiate in parameters and networks, and in
         data that are numbers."""
-        if estimator not in ESTIMATORS:
-            raise NesymmError(
-                f"there is no estimator {estimator} (there are: {', '.join(ESTIMATORS)})"
-            )
+        check_estimator(estimator)
+        KL.check("kl", kl)
+        analytic = kl == "analytic"
         sequences = prepare(self.step, request.data, request.steps, traced=True)
         layout = sequences.layout()
         engine = self.engines.choose(layout)
@@ -234,14 +235,15 @@ class Filter:
         def make() -> Any:
             def whole(arrays: Any, parameters: Any, networks: Any, key: Any) -> tuple[Any, ...]:
                 found = self.estimate_of(
-                    layout, arrays, parameters, networks, key, estimator, together
+                    layout, arrays, parameters, networks, key, estimator, together, analytic
                 )
                 return found.log_evidence, found.answers, found.effective
 
             # Who differentiates this without compiling it should not wait for each operation.
             return eqx.filter_jit(whole)
 
-        compiled = self.engines.kept((id(engine), *_form(sequences), together, estimator), make)
+        about = (id(engine), *_form(sequences), together, estimator, analytic)
+        compiled = self.engines.kept(about, make)
         arrays = to_arrays(sequences)
         bound = (_arrays(request.parameters), dict(request.networks), as_key(request.key))
         evidence, answers, effective = compiled(arrays, *bound)

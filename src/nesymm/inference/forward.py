@@ -19,13 +19,9 @@ from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import bind, everything
 from nesymm.inference.data import Sequences
 from nesymm.inference.elimination.beliefs import maximum, merge, partition, regroup
+from nesymm.inference.elimination.capacity import MAX_BYTES, Capacity, by_some_naming
 from nesymm.inference.elimination.choices import Choice
-from nesymm.inference.elimination.factors import (
-    MAX_BYTES,
-    Capacity,
-    by_some_naming,
-    logsumexp,
-)
+from nesymm.inference.elimination.factors import logsumexp
 from nesymm.inference.elimination.order import MAX_CELLS
 from nesymm.inference.elimination.summation import Target, point
 from nesymm.inference.engine import AS_ASKED
@@ -110,7 +106,6 @@ class ExactFilter:
         finite = frozenset(v.name for p in both for v in p.variables if v.finite)
         self.beliefs = frozenset(n for n in both.kept if both.statics[n].finite)
         tested = tested_variables(both)
-        self.slot_names = {f"slot {s}" for s, _ in self.domains}
         self.first, self.later = (
             self._split(make_plan(both, p, finite, self.beliefs, tested)) for p in both
         )
@@ -124,11 +119,11 @@ class ExactFilter:
 
     def _split(self, plan: Plan) -> Plan:
         """Elements are told apart throughout: any of them may come to depend on another."""
-        names = set(plan.enumerated | self.slot_names)
+        apart = {("rv", n) for n in plan.enumerated} | {("slot", s) for s, _ in self.domains}
 
         def read(expr: Expr) -> Expr:
             # A table has no axes: what is named stands in no plate.
-            return unroll(expr, names, anyhow=True)
+            return unroll(expr, apart, all_of_them=True)
 
         variables = {n: v.map(read) for n, v in plan.variables.items()}
         return replace(

@@ -30,9 +30,10 @@ from nesymm.inference.particles import ParticleFilter
 from nesymm.inference.sampling import Draws, undrawn
 from nesymm.inference.state import LANES
 from nesymm.inference.step_model import StepModel
+from nesymm.inference.tables import Tables
 from nesymm.inference.trajectories import Trajectories
 from nesymm.inference.weights import draw_infinite, family_params, spread
-from nesymm.inference.world import Binding, Moment, Tables, World
+from nesymm.inference.world import Binding, Moment, World
 from nesymm.ir.expr import TRUE, Axis, Expr
 from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
 from nesymm.ir.types import Tensor

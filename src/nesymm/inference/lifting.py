@@ -24,7 +24,7 @@ from nesymm.ir.step import StepProgram
 from nesymm.ir.types import Enum, Int, Type, is_finite
 
 if TYPE_CHECKING:
-    from nesymm.inference.world import Tables
+    from nesymm.inference.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from nesymm.inference.arrays import cast
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import everything
 from nesymm.inference.data import Sequences, named_columns
+from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.elimination.choices import BATCH
-from nesymm.inference.elimination.factors import TooLarge
 from nesymm.inference.engine import Engine
 from nesymm.inference.named import Named, deepen, expand, union
 from nesymm.inference.state import Info, Settings, Stage, State, save_draws
 from nesymm.inference.world import Binding, Moment
 from nesymm.ir.expr import Expr, leaves
+from nesymm.ir.types import TensorAt
 
 # Sequences of at most so many steps may be compiled step by step.
 _UNROLLED = 16
@@ -105,7 +106,7 @@ class Run:
         return self.engine.bind(self.parameters, self.networks, calls)
 
     @cached_property
-    def _past(self) -> frozenset[tuple[str, str]]:
+    def _past(self) -> frozenset[tuple[str, TensorAt]]:
         return past_tensors(self.engine)
 
     def slices(self, time: int) -> dict[str, Any]:
@@ -191,15 +192,18 @@ def _inside(binding: Binding, time: Any) -> Binding:
     return replace(binding, parameters=parameters)
 
 
-def past_tensors(engine: Engine) -> frozenset[tuple[str, str]]:
+def past_tensors(engine: Engine) -> frozenset[tuple[str, TensorAt]]:
     """Inputs that networks read at an earlier step, and which step that is."""
-    return past_inputs(e for plan in (engine.first, engine.later) for e in everything(plan))
+    first, later = (earlier_tensors(everything(p)) for p in (engine.first, engine.later))
+    return first | later
 
 
-def past_inputs(exprs: Iterable[Expr]) -> frozenset[tuple[str, str]]:
-    """The same of some expressions."""
-    read = (node.data for node in leaves(exprs, "input"))
-    return frozenset(d for d in read if isinstance(d[1], str) and d[1] != "now")
+def earlier_tensors(roots: Iterable[Expr]) -> frozenset[tuple[str, TensorAt]]:
+    return frozenset(
+        node.data
+        for node in leaves(roots, "input")
+        if isinstance(node.data[1], TensorAt) and not node.data[1].is_now
+    )
 
 
 def join(pieces: list[Info]) -> Info:
@@ -228,28 +232,28 @@ def moment_of(
     slices: Mapping[str, Any],
     time: Any,
     real: Any,
-    past: frozenset[tuple[str, str]] = frozenset(),
+    past: frozenset[tuple[str, TensorAt]] = frozenset(),
 ) -> Moment:
     inputs: dict[str, tuple[Named, ...]] = {}
     seen: dict[str, tuple[Named, ...]] = {}
     masks: dict[str, Named | None] = {}
+    earlier: dict[tuple[str, TensorAt], Named] = {}
     for given, values in ((sequences.timed, slices), (sequences.static, arrays["static"])):
         for name, columns in given.items():
             named = named_columns(columns, values[name], real)
             (seen if name in sequences.observed else inputs)[name] = named
             if f"{name} mask" in values:
                 masks[name] = Named(values[f"{name} mask"], (BATCH, *columns[0].axes))
-    for name, column in past:
-        # Tensors of earlier steps, for networks.
-        lag = 0 if column == "first" else int(column.removeprefix("lag"))
-        at = 0 if column == "first" else jnp.maximum(time - lag, 0)
-        inputs[f"{name}@{column}"] = named_columns(
+    for name, when in past:
+        at = 0 if when.first else jnp.maximum(time - when.lag, 0)
+        earlier[name, when] = named_columns(
             sequences.timed[name], tuple(a[at] for a in arrays["timed"][name]), real
-        )
+        )[0]
     query_weights = {
         k.removeprefix("weight of "): v for k, v in slices.items() if k.startswith("weight of ")
     }
-    return Moment(time, Named(arrays["last"], (BATCH,)), inputs, seen, masks, query_weights)
+    last = Named(arrays["last"], (BATCH,))
+    return Moment(time, last, inputs, seen, masks, query_weights, earlier)
 
 
 def to_arrays(sequences: Sequences) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def whole(least: int) -> Rule:
 
 SEED = Rule("a whole number from 0 to 4294967295", lambda v: is_whole(v) and 0 <= v < 2**32)
 
+# How the divergence of a guide from its prior is found.
+KL = Rule("'analytic' or 'sampled'", lambda v: v in ("analytic", "sampled"))
 
 # The options of training that `fit` and its configuration have in common.
 TRAINING = {

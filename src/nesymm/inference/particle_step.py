@@ -41,8 +41,9 @@ from nesymm.inference.state import (
     subtract,
 )
 from nesymm.inference.step_model import StepModel
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import mass_at
-from nesymm.inference.world import Binding, Moment, Tables
+from nesymm.inference.world import Binding, Moment
 from nesymm.ir.step import RandomVariable
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nesymm.inference.binding import bind
-from nesymm.inference.elimination.factors import NAMINGS_OF_PARTICLES, Naming, by_some_naming
+from nesymm.inference.elimination.capacity import NAMINGS_OF_PARTICLES, Naming, by_some_naming
 from nesymm.inference.engine import AS_ASKED
 from nesymm.inference.loop import Run, fixed_shape
 from nesymm.inference.particle_step import ParticleStep

@@ -26,8 +26,8 @@ from nesymm.inference.evidence import never_made, observed_column, seen
 from nesymm.inference.named import Named, all_of, apply, expand, only, reduce
 from nesymm.inference.plan import Plan, reads, with_value
 from nesymm.inference.state import stop
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import family_params
-from nesymm.inference.world import Tables
 from nesymm.ir.algebra import axis_value
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import Axis, Expr, rewrite

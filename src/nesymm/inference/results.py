@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.html import table
 from nesymm.inference.atoms import check_number
 from nesymm.inference.diagnostics import Diagnostics
 from nesymm.inference.questions import Question
@@ -95,6 +96,13 @@ class Filtered:
         batch, steps = self.log_gains.shape
         return f"Filtered({batch} sequences, {steps} steps, {self.method})"
 
+    def _repr_html_(self) -> str:
+        """A row for each sequence, with the query probabilities at its end."""
+        names = [*self.filtered, *self.final]
+        columns = [self.lengths, self.log_evidence, *(self.probability(n) for n in names)]
+        head = ["sequence", "steps", "log-evidence", *names]
+        return table(head, ((i, *row) for i, row in enumerate(zip(*columns, strict=True))))
+
 
 class Smoothed(dict[str, np.ndarray]):
     """Per query that is asked at every step, an array [batch, step] given all evidence.
@@ -112,6 +120,16 @@ class Smoothed(dict[str, np.ndarray]):
         self.impossible = answers.impossible
         self.failures = failures
         self.diagnostics = diagnostics
+
+    def __repr__(self) -> str:
+        batch, steps = next(iter(self.values())).shape if self else (0, 0)
+        return f"Smoothed({batch} sequences, {steps} steps; asked: {', '.join(self) or 'nothing'})"
+
+    def _repr_html_(self) -> str:
+        """A row for each sequence and query, with a column for each step."""
+        steps = next(iter(self.values())).shape[1] if self else 0
+        rows = ((i, n, *row) for n, rows in self.items() for i, row in enumerate(rows))
+        return table(["sequence", "query", *map(str, range(steps))], rows)
 
     def __missing__(self, query: str) -> np.ndarray:
         if query in self.impossible:

@@ -26,8 +26,8 @@ from nesymm.inference.named import Named, apply, expand, only, reduce, union
 from nesymm.inference.plan import Plan, reads
 from nesymm.inference.questions import Question
 from nesymm.inference.state import LANES, Settings, nan_of, stop, subtract
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import by_network
-from nesymm.inference.world import Tables
 from nesymm.ir.axes import at_place, places
 from nesymm.ir.expr import Axis, Expr
 from nesymm.ir.step import QueryDecl

@@ -13,8 +13,9 @@ from jax.ad_checkpoint import checkpoint_name
 from nesymm.inference.arrays import is_jax, stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.beliefs import Partition
+from nesymm.inference.elimination.capacity import Capacity, Naming
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice
-from nesymm.inference.elimination.factors import Capacity, Factor, Naming, pick_at
+from nesymm.inference.elimination.factors import Factor, pick_at
 from nesymm.inference.named import Named, expand
 from nesymm.ir.expr import Axis
 

@@ -28,6 +28,7 @@ from nesymm.inference.proposals import log_density as log_normal
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem
 from nesymm.inference.state import LANES, Settings, State, gradient_of, stop
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import (
     divergence as divergence_of,
 )
@@ -38,7 +39,7 @@ from nesymm.inference.weights import (
     proposal_density,
     propose,
 )
-from nesymm.inference.world import Tables, coded
+from nesymm.inference.world import coded
 from nesymm.ir.axes import at_place, places, position_along
 from nesymm.ir.expr import TRUE, Axis, postorder
 from nesymm.ir.step import RandomVariable, Slot

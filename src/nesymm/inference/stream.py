@@ -90,7 +90,7 @@ class Stream:
         self.engine = filter_.engines.choose(replace(self.layout, steps=1 << 30))
         for name, when in past_tensors(self.engine):
             raise NesymmError(
-                f"a network reads {name} at an earlier step ({when}); streams keep none"
+                f"a network reads {name}@({when}), of an earlier step; streams keep none"
             )
         # Small exact steps are taken by NumPy: nothing is compiled, and tables may differ.
         self.at_once = filter_.engines.stepwise(self.engine, self.layout)
@@ -180,16 +180,23 @@ class Stream:
         self.failures = failures
         failed = sorted(failures)
 
-        def kept(array: Any) -> np.ndarray:
-            found = np.asarray(array)
-            if failed:
-                found = found.astype(np.result_type(found, np.float32))
-                found[failed] = np.nan
-            return found
+        effective = _without(info.effective, failed)
+        if not self._warned:
+            particles = self.settings.particles
+            self._warned = warn_of_step(effective, self.time - 1, particles)
+        return Update(
+            self.time - 1,
+            _without(info.log_gain, failed),
+            effective,
+            self._answers(info, failed),
+            tuple(failures[b] for b in failed),
+        )
 
+    def _answers(self, info: Info, failed: list[int]) -> Answers:
+        """The query probabilities of the last step, without those of sequences that failed."""
         probabilities = Answers()
         for question in self.engine.questions:
-            array = kept(info.answers[question.key])
+            array = _without(info.answers[question.key], failed)
             if not _asked(question.query.when, self.time - 1):
                 array = np.full(array.shape, np.nan)
             for position, name in question.groundings():
@@ -197,17 +204,7 @@ class Stream:
                 probabilities.tell(question, name, array[at])
         # What is impossible now may be possible at another step.
         probabilities.list_all()
-        effective = kept(info.effective)
-        if not self._warned:
-            particles = self.settings.particles
-            self._warned = warn_of_step(effective, self.time - 1, particles)
-        return Update(
-            self.time - 1,
-            kept(info.log_gain),
-            effective,
-            probabilities,
-            tuple(failures[b] for b in failed),
-        )
+        return probabilities
 
     def _failure(
         self,
@@ -407,6 +404,15 @@ def _fingerprint(step: StepProgram) -> str:
     import hashlib
 
     return hashlib.sha256(str(step).encode()).hexdigest()
+
+
+def _without(array: Any, failed: list[int]) -> np.ndarray:
+    """An array [batch, …], NaN for the sequences that failed."""
+    found = np.asarray(array)
+    if failed:
+        found = found.astype(np.result_type(found, np.float32))
+        found[failed] = np.nan
+    return found
 
 
 def _asked(when: Time | None, time: int) -> bool:

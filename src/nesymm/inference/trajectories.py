@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.html import table
 from nesymm.inference.atoms import SHOWN, check_number, check_place, decode, elements, fluents, word
 from nesymm.inference.diagnostics import Diagnostics
 from nesymm.inference.explanation import Explainer, Firing
@@ -49,6 +50,12 @@ class Trajectories:
     def __repr__(self) -> str:
         batch, count, steps = self.drawn.shape
         return f"Trajectories({batch} sequences, {count} of each, {steps} steps)"
+
+    def _repr_html_(self) -> str:
+        """The first trajectory, step by step, as far as it consists of single values."""
+        one = {n: v[0, 0] for n, v in self.values.items() if v.ndim == len(self.drawn.shape)}
+        head = ["", *map(str, range(self.drawn.shape[2]))]
+        return table(head, ((name, *map(_shown, row)) for name, row in one.items()))
 
     @property
     def count(self) -> int:
@@ -115,10 +122,14 @@ class Trajectories:
         """
         return self.drawn.variables
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of what was drawn."""
+        return iter(dict.fromkeys((*self.observed, *self.asked, *self.values)))
+
     def __getitem__(self, name: str) -> np.ndarray:
-        for table in (self.observed, self.asked, self.values):
-            if name in table:
-                return table[name]
+        for arrays in (self.observed, self.asked, self.values):
+            if name in arrays:
+                return arrays[name]
         known = ", ".join((*self.observed, *self.asked, *self.values))
         raise NesymmError(f"nothing called {name} was generated (there is: {known})")
 
@@ -228,3 +239,7 @@ def _atom(name: str, key: tuple, found: list, positions: Mapping[str, frozenset[
         due = len(out) in positions.get(base, frozenset()) or not keys
         out.append(values.pop(0) if values and due else keys.pop(0))
     return f"{base}({','.join(out)})" if out else base
+
+
+def _shown(value: Any) -> Any:
+    return value if isinstance(value, int | float | np.number) else str(value)

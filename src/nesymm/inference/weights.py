@@ -22,7 +22,8 @@ from nesymm.inference.densities import (
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import Factor
 from nesymm.inference.named import Named, apply, apply_all, deepen, expand, only, reduce, union
-from nesymm.inference.world import Tables, outcome_codes
+from nesymm.inference.tables import Tables
+from nesymm.inference.world import outcome_codes
 from nesymm.ir.algebra import and_
 from nesymm.ir.expr import TRUE, Expr, leaves
 from nesymm.ir.step import Param, Proposal, RandomVariable, flat
@@ -76,15 +77,10 @@ def _masses(
     params = logits or params
     if variable.neural:
         whole = low.value(params[0])  # type: ignore[arg-type]
-        behind = whole.array.ndim - len(whole.dims)
-        if variable.family == "bernoulli":
-            first = whole.array
-            if behind:
-                first = first.reshape((*first.shape[: len(whole.dims)], -1))[..., 0]
-            arrays: tuple[Any, ...] = (first,)
-        else:
-            arrays = (whole.array,)
-        dims = whole.dims
+        array, dims = whole.array, whole.dims
+        if variable.family == "bernoulli" and array.ndim > len(dims):
+            array = array.reshape((*array.shape[: len(dims)], -1))[..., 0]
+        arrays: tuple[Any, ...] = (array,)
     else:
         families = FAMILIES.get(variable.family)
         by_log = variable.family == "intervals"

@@ -141,6 +141,12 @@ def or_(*args: Expr) -> Expr:
             return TRUE
         if p.op in ("lt", "le") and id(not_(p)) in ids:
             return TRUE
+        if p.op == "not" and p.args[0].op == "or":
+            # a, or neither a nor b: a or not b.
+            open_parts = [q for q in p.args[0].args if id(q) not in ids]
+            if len(open_parts) < len(p.args[0].args):
+                others = (q for q in parts if q is not p)
+                return or_(*others, not_(or_(*open_parts)))
         # Absorption: a or (a and b).
         if p.op == "and" and any(id(q) in ids for q in p.args):
             return or_(*(q for q in parts if q is not p))

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nesymm.ir.terms import show as show_term
+from nesymm.ir.types import TensorAt
 
 if TYPE_CHECKING:
     from nesymm.ir.expr import Axis, Expr
@@ -157,9 +158,9 @@ class ExprText:
                 return f"[{self(args[0])}]"
         return f"{op}({self.several(args)})"
 
-    def _input(self, name: str, field: str | int) -> str:
+    def _input(self, name: str, field: int | TensorAt) -> str:
         if isinstance(field, int):
             return self._field(name, name, field)
-        if field == "now":
-            return f"{name}@t" if name in self.timed else name
-        return f"{name}@0" if field == "first" else f"{name}@(t-{field[3:]})"
+        if field.lag:
+            return f"{name}@({field})"
+        return f"{name}@{field}" if name in self.timed else name

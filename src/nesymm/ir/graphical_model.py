@@ -22,7 +22,7 @@ from nesymm.ir.graph import Edge, Graph, Kind, Node
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, flat
 from nesymm.ir.symbols import has_symbol
 from nesymm.ir.terms import show as show_term
-from nesymm.ir.types import Int
+from nesymm.ir.types import Int, TensorAt
 from nesymm.language.program import At
 
 # With more atoms than this, those of one predicate are one node even where some are
@@ -357,8 +357,8 @@ class _Walk:
             self.add(expr.data, when, nets)
         elif expr.op == "input":
             name, which = expr.data
-            lag = int(which[3:]) if isinstance(which, str) and which.startswith("lag") else 0
-            self.add(name, when, nets, lag, which == "first")
+            at = which if isinstance(which, TensorAt) else TensorAt()
+            self.add(name, when, nets, at.lag, at.first)
         elif expr.data[0] in self.reader.slots:
             owner, slot = self.reader.slots[expr.data[0]]
             self.add(owner, when, nets, 0 if slot.latched else slot.lag, slot.latched)

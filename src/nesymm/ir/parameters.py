@@ -85,7 +85,7 @@ _RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "real": ("that is finite", np.isfinite),
 }
 # Probabilities of one choice may add up to so much more than they should: sums are rounded, and
-# slopes are found by small differences.
+# gradients are found by small differences.
 _EXCESS = 1e-2
 
 
@@ -215,7 +215,7 @@ def _bound(parameter: Parameter, number: Any) -> Any:
 
     match parameter.constraint:
         case "unit" | "simplex":
-            # A value that rounds to 1 would be certain for good: it keeps its slope, and is less.
+            # A value that rounds to 1 would be certain for good: it keeps a gradient, and is less.
             value = jax.nn.sigmoid(number)
             return value - jax.lax.stop_gradient(jnp.maximum(value - (1 - EDGE), 0.0))
         case "positive":

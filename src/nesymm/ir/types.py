@@ -170,3 +170,18 @@ def quotient_bounds(a: Number, b: Number) -> tuple[float, float]:
                 return -INF, INF
             corners.append(x / y)
     return min(corners), max(corners)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorAt:
+    """The step whose tensor a network reads: so many before this one, or the first."""
+
+    lag: int = 0
+    first: bool = False
+
+    @property
+    def is_now(self) -> bool:
+        return not (self.lag or self.first)
+
+    def __str__(self) -> str:
+        return "0" if self.first else f"t-{self.lag}" if self.lag else "t"

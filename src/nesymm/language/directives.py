@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
+from typing import NoReturn
 
 from nesymm.errors import Diagnostic, NesymmError, ProgramError, Span, fail
 from nesymm.language.program import Input, Pred
@@ -142,23 +143,7 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
         term = mapped(term, out._value)
     match term:
         case Struct("const", (Struct(name, ()), *rest)) if len(rest) <= 1:
-            if name in out.terms:
-                raise _twice(term, f"the constant {name}")
-            if name in _TAKEN:
-                raise _malformed(term, f"a constant cannot be called {name}")
-            value = to_term(overrides.pop(name)) if name in overrides else None
-            if value is None:
-                if not rest:
-                    fail(
-                        "E107",
-                        f"the constant {name} has no value",
-                        term.span,
-                        f"give it one in the program, `:- const({name}, 10).`, or when "
-                        f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`",
-                    )
-                value = out._value(rest[0])
-            out.terms[name] = value
-            out.constants[name] = to_value(value)
+            _read_constant(term, name, rest, out, overrides)
         case Struct("input", (what, *domains)) if len(domains) <= 8:
             _read_input(term, what, tuple(domains), out)
         case Struct("network", (Struct(name, ()), *rest)) if len(rest) <= 1:
@@ -196,18 +181,45 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
                     "the libraries lists, aggregate and apply are built in",
                 )
         case _:
-            name = _name(term)
-            if name in _FORMS:
-                raise _malformed(term, f"this {name} directive is malformed")
-            if not name:
-                raise _malformed(term, "this is not a directive")
-            near = difflib.get_close_matches(name, _FORMS, 1, 0.7)
+            _refuse(term)
+
+
+def _read_constant(
+    term: Struct, name: str, rest: list[Term], out: Directives, overrides: dict[str, object]
+) -> None:
+    if name in out.terms:
+        raise _twice(term, f"the constant {name}")
+    if name in _TAKEN:
+        raise _malformed(term, f"a constant cannot be called {name}")
+    value = to_term(overrides.pop(name)) if name in overrides else None
+    if value is None:
+        if not rest:
             fail(
-                "E106",
-                f"there is no directive called {name}",
+                "E107",
+                f"the constant {name} has no value",
                 term.span,
-                f"did you mean {_FORMS[near[0]]}?" if near else _ALL,
+                f"give it one in the program, `:- const({name}, 10).`, or when "
+                f"compiling: `--const {name}=10`, `constants={{'{name}': 10}}`",
             )
+        value = out._value(rest[0])
+    out.terms[name] = value
+    out.constants[name] = to_value(value)
+
+
+def _refuse(term: Term) -> NoReturn:
+    """Say what is wrong with a directive that was not read."""
+    name = _name(term)
+    if name in _FORMS:
+        raise _malformed(term, f"this {name} directive is malformed")
+    if not name:
+        raise _malformed(term, "this is not a directive")
+    near = difflib.get_close_matches(name, _FORMS, 1, 0.7)
+    fail(
+        "E106",
+        f"there is no directive called {name}",
+        term.span,
+        f"did you mean {_FORMS[near[0]]}?" if near else _ALL,
+    )
 
 
 _ALL = "the directives are " + ", ".join(_FORMS)

@@ -1,6 +1,6 @@
 """Checkpoints: arrays and JSON in one safetensors file, written atomically.
 
-A file holds everything that a run needs to go on as if it had never stopped: parameters,
+A file holds everything that a run needs to resume as if it had never stopped: parameters,
 networks, the optimiser's state, the best so far, the history; and what it belongs to:
 program, constants, seed, versions.
 """
@@ -59,7 +59,7 @@ def make_folder(folder: Path) -> None:
 
 def read(path: Path, of_run: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the JSON of a file, which has all that files have; with `of_run`, also all
-    that a run needs to go on."""
+    that a run needs to resume."""
     try:
         with safe_open(path, framework="np") as file:
             about = json.loads((file.metadata() or {}).get("nesymm", "null"))
@@ -216,7 +216,7 @@ class Checkpoints:
         if files := self._files():
             raise CheckpointError(
                 f"{self.folder} has checkpoints of an earlier run, up to {files[-1].name}\n"
-                "  = help: `resume=True` goes on from there; a new run needs an empty folder"
+                "  = help: `resume=True` resumes from there; a new run needs an empty folder"
             )
 
     def save(self, state: Any, best: tuple[float, Any] | None) -> None:
@@ -303,7 +303,7 @@ def _last_whole(files: list[Path]) -> tuple[Path, dict[str, np.ndarray], dict[st
                 NesymmWarning(
                     "damaged checkpoint",
                     str(error),
-                    "training goes on from the one before it",
+                    "training resumes from the one before it",
                     "nothing need be done; where this happens again, look at the disk",
                 )
             )

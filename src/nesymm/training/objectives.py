@@ -15,6 +15,7 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import split_missing
 from nesymm.inference.estimates import Estimate
+from nesymm.inference.options import KL
 
 
 class Term(Protocol):
@@ -58,8 +59,7 @@ class ELBO:
     kl: str = "analytic"
 
     def __post_init__(self) -> None:
-        if self.kl not in ("analytic", "sampled"):
-            raise NesymmError(f"kl: expected 'analytic' or 'sampled', received {self.kl!r}")
+        KL.check("kl", self.kl)
 
     @property
     def label_names(self) -> tuple[str, ...]:

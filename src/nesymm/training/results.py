@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nesymm.errors import NesymmError
+from nesymm.html import MOST, table
 from nesymm.training.noise import Noise
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ class Fitted:
     history: list[dict[str, float]] = field(repr=False)
     stopped: str = "finished"
     diagnostics: Noise = field(default_factory=Noise, repr=False)
+
+    def _repr_html_(self) -> str:
+        """The last epochs of the history."""
+        names = list(dict.fromkeys(n for row in self.history for n in row))
+        return table(names, ([r.get(n, math.nan) for n in names] for r in self.history[-MOST:]))
 
     def table(self) -> str:
         """The history as text."""

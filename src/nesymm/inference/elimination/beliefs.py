@@ -11,8 +11,9 @@ from nesymm.inference.arrays import scatter as put
 from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import safe_log
+from nesymm.inference.elimination.capacity import Capacity
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, cells, choices
-from nesymm.inference.elimination.factors import Capacity, add, components
+from nesymm.inference.elimination.factors import add, components
 from nesymm.inference.named import Named, apply, expand, union
 
 Partition = tuple[frozenset[Choice], ...]

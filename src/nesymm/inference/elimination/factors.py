@@ -15,112 +15,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from nesymm.errors import NesymmError
 from nesymm.inference.arrays import entries, indexed, is_jax
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import log_sum_exp, safe_log
+from nesymm.inference.elimination.capacity import CAPACITY, Capacity
 from nesymm.inference.elimination.choices import (
-    BATCH,
     PARTICLE,
-    TARGET,
     Choice,
-    Lane,
     cells,
     choices,
 )
 from nesymm.inference.elimination.disjunction import Disjunction, Tree
-from nesymm.inference.elimination.order import MAX_CELLS, searched_order
+from nesymm.inference.elimination.order import searched_order
 from nesymm.inference.named import Named, apply, deepen, expand, reduce, union
 from nesymm.ir.expr import Axis
-
-# Nor may it have more bytes than this for all elements, sequences and particles together.
-MAX_BYTES = 1 << 33
-
-
-class TooLarge(NesymmError):
-    """Finite variables that hang together have too many joint values."""
-
-    def __init__(self, dims: Sequence[Choice], size: int, advice: str):
-        self.dims = tuple(dims)
-        sizes: dict[str, int] = {}
-        for dim in self.dims:
-            # The fields of a slot are one thing; conditions that tie things together have no name.
-            if dim.kind != "aux":
-                sizes[dim.label] = sizes.get(dim.label, 1) * dim.size
-        shown = ", ".join(f"{label} ({size:,})" for label, size in [*sizes.items()][:12])
-        more = f" and {len(sizes) - 12} more" if len(sizes) > 12 else ""
-        between = sum(dim.kind == "aux" for dim in self.dims)
-        if between:
-            more += (
-                f", with {between} conditions between them" if sizes else f"{between} conditions"
-            )
-        self.cause = (
-            f"these finite variables hang together and have too many joint values: {shown}{more}; "
-            f"that is a table of {cells(self.dims):,} cells, {size / 1e9:,.3g} GB in all"
-        )
-        super().__init__(f"{self.cause}; {advice}")
-
-
-@dataclass(frozen=True)
-class Naming:
-    """When a condition or a value gets a name, and so becomes a variable that is summed out.
-
-    Names keep tables small, but each is a variable more: many names of a few variables tie more
-    together than the variables do.
-    """
-
-    above: int = 64  # Where it depends on more joint values than this,
-    shared: bool = True  # or, in exact inference, wherever several others read it.
-    values: bool = True  # Whether values get names, and not conditions and sums alone.
-    most: int = MAX_BYTES  # What is not named must fit into so many bytes, many times over.
-
-
-# Tried one after the other, where tables become too large.
-NAMINGS = (
-    Naming(),
-    Naming(1 << 12, shared=False, most=1 << 26),
-    Naming(1 << 16, shared=False, most=1 << 26),
-    Naming(1 << 20, shared=False, most=1 << 26),
-)
-# Given a particle, tables are small as a rule, and computed faster than names are summed out.
-NAMINGS_OF_PARTICLES = (Naming(values=False), *NAMINGS)
-
-
-def by_some_naming(attempt: Callable[[Naming], Any], namings: Iterable[Naming] = NAMINGS) -> Any:
-    """What an attempt gives, by the first naming whose tables are small enough."""
-    refused: TooLarge | None = None
-    for naming in namings:
-        try:
-            return attempt(naming)
-        except TooLarge as error:
-            refused = refused or error
-    assert refused is not None
-    raise refused
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """How large a table may be: in cells, and in bytes for so many sequences and particles."""
-
-    cells: int = MAX_CELLS
-    bytes: int = MAX_BYTES
-    batch: int = 1
-    particles: int = 1
-    itemsize: int = 4
-    advice: str = (
-        "give them fewer values, take fewer particles or sequences at once, or use "
-        "--method bootstrap"
-    )
-
-    def refuse(self, dims: Sequence[Any]) -> None:
-        """Say what makes a table too large, before it is made."""
-        lanes = {BATCH: self.batch, PARTICLE: self.particles, TARGET: self.particles}
-        size = self.itemsize
-        for dim in dims:
-            size *= lanes[dim] if isinstance(dim, Lane) else getattr(dim, "size", 1)
-        if cells(tuple(dims)) > self.cells or size > self.bytes:
-            raise TooLarge(choices(tuple(dims)), size, self.advice)
-
 
 Sum = Callable[[Any, Any, Any], Any]
 
@@ -189,9 +97,6 @@ def log_add(a: Any, b: Any) -> Any:
     return logsumexp(jnp, jnp.stack(jnp.broadcast_arrays(a, b)), 0)
 
 
-ROOM = Capacity()
-
-
 @dataclass(frozen=True, slots=True)
 class Factor(Named):
     """A log-weight that is also at hand as a plain number."""
@@ -236,7 +141,7 @@ def eliminate(
     factors: Sequence[Named],
     keep: frozenset[Choice] = frozenset(),
     sum_: Sum = logsumexp,
-    capacity: Capacity = ROOM,
+    capacity: Capacity = CAPACITY,
     first: frozenset[Choice] = frozenset(),
     plain: bool = False,
 ) -> Eliminated:
@@ -270,16 +175,10 @@ def eliminate(
         if dim not in open_:
             continue  # a part of a disjunction that went with another
         if dim in ties:
-            together = _tied(live, dim, ties)
-            mine = [f for f in live if together & set(choices(f.dims))]
-            live = [f for f in live if not together & set(choices(f.dims))]
-            table = add(jnp, [_close(jnp, f, dim.plates) for f in mine])
-            capacity.refuse(table.dims)
-            parts = tuple(sorted(together, key=repr))
-            tree = Tree(parts, tuple(ties[p].whole for p in parts), ties[dim].axis, table)
+            tree, live = _tree(jnp, live, dim, ties, capacity)
             out.joined.append(tree)
             live.append(tree.root(lambda terms: sum_(jnp, terms, 0)))
-            open_ -= together
+            open_ -= set(tree.parts)
             continue
         mine = [_close(jnp, f, dim.plates) for f in live if dim in f.dims]
         live = [f for f in live if dim not in f.dims]
@@ -347,8 +246,26 @@ def _along(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
     return Named(array, (*missing, *factor.dims))
 
 
+def _tree(
+    jnp: Any,
+    factors: list[Named],
+    part: Choice,
+    ties: dict[Choice, Disjunction],
+    capacity: Capacity,
+) -> tuple[Tree, list[Named]]:
+    """The disjunctions that a choice is a part of, joined along their axis, and all factors that
+    are about something else."""
+    together = _tied(factors, part, ties)
+    mine = [f for f in factors if together & set(choices(f.dims))]
+    table = add(jnp, [_close(jnp, f, part.plates) for f in mine])
+    capacity.refuse(table.dims)
+    parts = tuple(sorted(together, key=repr))
+    tree = Tree(parts, tuple(ties[p].whole for p in parts), ties[part].axis, table)
+    return tree, [f for f in factors if not together & set(choices(f.dims))]
+
+
 def _tied(factors: Sequence[Named], part: Choice, ties: dict[Choice, Disjunction]) -> set[Choice]:
-    """A part of a disjunction and all others that hang together with it."""
+    """A part of a disjunction and all others in its component."""
     found = {part}
     while True:
         more = {

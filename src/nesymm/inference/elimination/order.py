@@ -103,32 +103,10 @@ def _simulate(
     """The largest table, the cells of all tables, and the order that a search finds."""
     live, waiting = list(scopes), list(moved)
     near = [0] * len(sizes)  # What each stands in one scope with.
-
-    def meet(scope: int) -> None:
-        rest = scope
-        while rest:
-            low = rest & -rest
-            near[low.bit_length() - 1] |= scope
-            rest ^= low
-
     for scope in scopes:
-        meet(scope)
+        _meet(near, scope)
     order: list[int] = []
     peak = work = 0.0
-
-    def reach(i: int) -> tuple[int, int]:
-        bit = 1 << i
-        joined = bit
-        for scope in live:
-            if scope & bit:
-                joined |= scope
-        left = joined
-        for new, index in waiting:
-            if index & bit:
-                joined |= index
-                left |= index | new
-        return joined, left & ~bit
-
     todo = [i for i in range(len(sizes)) if open_ >> i & 1]
     known: dict[int, tuple[tuple[float, ...], int, int]] = {}
     while todo:
@@ -139,14 +117,14 @@ def _simulate(
         ready = [i for i in todo if not unmoved >> i & 1]
         for i in ready:
             if i not in known:
-                joined, left = reach(i)
+                joined, left = _reach(1 << i, live, waiting)
                 known[i] = (score(i, joined, left, near), joined, left)
         best = min(ready, key=lambda i: (known[i][0], i))
         _, joined, left = known[best]
         bit = 1 << best
         live = [s for s in live if not s & bit]
         live.append(left)
-        meet(left)
+        _meet(near, left)
         waiting = [t for t in waiting if not t[1] & bit]
         todo.remove(best)
         order.append(best)
@@ -158,3 +136,26 @@ def _simulate(
         work += 2.0**size
         known = {i: k for i, k in known.items() if not (joined | left) >> i & 1}
     return peak, work, tuple(order)
+
+
+def _meet(near: list[int], scope: int) -> None:
+    """Note that all choices of a scope stand together."""
+    rest = scope
+    while rest:
+        low = rest & -rest
+        near[low.bit_length() - 1] |= scope
+        rest ^= low
+
+
+def _reach(bit: int, live: list[int], waiting: list[tuple[int, int]]) -> tuple[int, int]:
+    """The table that summing out a choice makes, and what is left of it."""
+    joined = bit
+    for scope in live:
+        if scope & bit:
+            joined |= scope
+    left = joined
+    for new, index in waiting:
+        if index & bit:
+            joined |= index
+            left |= index | new
+    return joined, left & ~bit

@@ -17,15 +17,9 @@ import numpy as np
 
 from nesymm.inference.arrays import xp
 from nesymm.inference.elimination.beliefs import maximum, scatter
+from nesymm.inference.elimination.capacity import CAPACITY, Capacity
 from nesymm.inference.elimination.choices import Choice, cells, choices
-from nesymm.inference.elimination.factors import (
-    ROOM,
-    Capacity,
-    Sum,
-    add,
-    logsumexp,
-    summing,
-)
+from nesymm.inference.elimination.factors import Sum, add, logsumexp, summing
 from nesymm.inference.elimination.order import searched_order
 from nesymm.inference.named import Named, apply, expand, reduce, union
 from nesymm.ir.expr import Axis
@@ -46,7 +40,7 @@ def sum_out(
     factors: Iterable[Named],
     targets: Iterable[Target] = (),
     keep: frozenset[Choice] = frozenset(),
-    capacity: Capacity = ROOM,
+    capacity: Capacity = CAPACITY,
     sum_: Sum = logsumexp,
     inner: Iterable[Target] = (),
 ) -> tuple[Named, list[Named]]:

@@ -19,8 +19,9 @@ from nesymm.inference.options import Key, as_key
 from nesymm.inference.static.posterior import Posterior
 from nesymm.inference.static.solver import Solver, impossible
 from nesymm.inference.static.weights import Given, Leaves, log_masses_of
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import draw_infinite
-from nesymm.inference.world import Tables, coded
+from nesymm.inference.world import coded
 from nesymm.ir.expr import FALSE
 from nesymm.ir.step import RandomVariable
 

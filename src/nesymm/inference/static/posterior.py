@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.html import table
 from nesymm.inference.circuits.formula import LITERAL
 from nesymm.inference.options import Key, as_key, check_key
 from nesymm.inference.static.solver import EVIDENCE, FIRST_QUERY, PRIOR, Solver, build
@@ -48,6 +49,9 @@ class Posterior:
         shown = [f"{name}: {p:.6g}" for name, p in self.queries.items()]
         more = f", … ({len(shown)})" if len(shown) > _SHOWN else ""
         return f"Posterior({', '.join(shown[:_SHOWN])}{more}; {self.method})"
+
+    def _repr_html_(self) -> str:
+        return table(["query", "probability"], self.queries.items())
 
     def probability(self, query: str) -> float:
         """The probability of a query, by the name under which it is listed."""

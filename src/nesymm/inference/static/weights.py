@@ -16,11 +16,13 @@ from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.networks import Networks, gave_nan
 from nesymm.inference.static.sources import Drawn, Leaf, Source, Weight
+from nesymm.inference.tables import Tables
 from nesymm.inference.weights import law_density, marked, masses
-from nesymm.inference.world import Binding, Moment, Tables, World
+from nesymm.inference.world import Binding, Moment, World
 from nesymm.ir.algebra import is_const
 from nesymm.ir.expr import TRUE, Expr
 from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram, flat
+from nesymm.ir.types import TensorAt
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Leaves(World):
         if isinstance(value, tuple):
             return Named(self.xp.asarray(value[column]))
         array = self.xp.asarray(value)
-        whole = isinstance(column, str) or (array.ndim == 0 and column == 0)
+        whole = isinstance(column, TensorAt) or (array.ndim == 0 and column == 0)
         return Named(array if whole else array[..., column])
 
 

@@ -205,14 +205,42 @@ def _canonical(step: StepProgram) -> StepProgram:
 
 
 def use_observed(both: Phases, complete: frozenset[str]) -> Phases:
-    """Read a condition that is observed at every step from the data.
+    """Read from the data what is observed at every step: conditions, and finite variables.
 
-    What follows from it then no longer depends on how it came about: health depends on the
-    observed hits, not on where the enemy stands.
+    What follows from a condition then no longer depends on how it came about: health depends on
+    the observed hits, not on where the enemy stands. And what follows from an observed action is
+    no longer summed over all actions.
     """
-    return replace(
-        both, first=_use_observed(both.first, complete), later=_use_observed(both.later, complete)
-    )
+    first, later = (_use_observed(_use_values(p, complete), complete) for p in both)
+    return replace(both, first=first, later=later)
+
+
+def _use_values(step: StepProgram, complete: frozenset[str]) -> StepProgram:
+    drawn = {
+        v.name
+        for v in step.variables
+        if v.finite and not v.axes and not v.static and v.guard is TRUE
+    }
+    known: dict[Expr, Expr] = {}
+    kept: set[int] = set()  # the observations that tie a variable to its value
+    for observation in step.observations:
+        if observation.value is not None or observation.axes or observation.when != Now(0):
+            continue
+        if observation.name not in complete or len(observation.branches) != 1:
+            continue
+        (branch,) = observation.branches
+        for i, value in enumerate(branch.values if branch.condition is TRUE else ()):
+            if value.op == "rv" and value.data in drawn and value not in known:
+                known[value] = make("input", (), (observation.name, i), value.type)
+                kept.add(id(observation))
+    if not known:
+        return step
+
+    def read(expr: Expr) -> Expr:
+        return rewrite(expr, lambda n, args: known[n] if n in known else rebuild(n, args))
+
+    observations = (o if id(o) in kept else o.map(read) for o in step.observations)
+    return replace(step.map(read), observations=tuple(observations))
 
 
 def _use_observed(step: StepProgram, complete: frozenset[str]) -> StepProgram:

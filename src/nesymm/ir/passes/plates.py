@@ -27,7 +27,7 @@ such an axis, it is written out place by place, and so are the names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from nesymm.ir.algebra import and_, axis_value, const, is_const, or_
@@ -39,6 +39,8 @@ from nesymm.ir.step import RandomVariable, StepProgram
 from nesymm.ir.types import domain
 
 Variables = Mapping[str, RandomVariable]
+# A variable ("rv") or a slot, by its name.
+Thing = tuple[str, str]
 
 
 def lift(
@@ -48,7 +50,7 @@ def lift(
     program with reductions over these written out."""
     step, variables = _mapped(step, variables, lambda e: _along_plates(e, variables, names))
     apart = _told_apart(step, variables, names)
-    step, variables = _mapped(step, variables, lambda e: unroll(e, set(apart)))
+    step, variables = _mapped(step, variables, lambda e: unroll(e, {("rv", n) for n in apart}))
     return step, variables, apart
 
 
@@ -101,21 +103,21 @@ def _told_apart(step: StepProgram, variables: Variables, names: frozenset[str]) 
 # ---------------------------------------------------------------- reductions written out
 
 
-def unroll(expr: Expr, names: set[str], anyhow: bool = False) -> Expr:
-    """Write reductions out whose elements belong to things in `names`.
+def unroll(expr: Expr, apart: Collection[Thing], all_of_them: bool = False) -> Expr:
+    """Write reductions out whose elements belong to variables or slots in `apart`.
 
     A reduction that reads them at keys of their own may stay, if it is an `any`: its conditions
     along the axis depend on the same things, and given those each stands for itself. With
-    `anyhow` none stays.
+    `all_of_them` none stays.
     """
-    if not names:
+    if not apart:
         return expr
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node.data, Axis) or node.op == "axis":
             return rebuild(node, args)
-        along = node.data if node.op == "any" and not anyhow else None
-        if not any(mentions(a, names, along) for a in args):
+        along = node.data if node.op == "any" and not all_of_them else None
+        if not any(mentions(a, apart, along) for a in args):
             return rebuild(node, args)
         return written_out(node.op, node.data, args)
 
@@ -128,12 +130,15 @@ def written_out(op: str, axis: Axis, args: tuple[Expr, ...]) -> Expr:
     return joined(op, [tuple(substitute(a, {axis: p}) for a in args) for p in places])
 
 
-def mentions(expr: Expr, names: set[str], axis: Axis | None = None) -> bool:
-    """Whether an expression reads one of some things (at keys that vary along an axis)."""
+def mentions(expr: Expr, things: Collection[Thing], axis: Axis | None = None) -> bool:
+    """Whether an expression reads one of some variables and slots (at keys that vary along an
+    axis)."""
     for node in postorder([expr]):
         if node.op in ("rv", "slot"):
-            name = node.data if node.op == "rv" else f"slot {node.data[0]}"
-            if name in names and (axis is None or any(axis in a.axes for a in node.args)):
+            name = node.data if node.op == "rv" else node.data[0]
+            if (node.op, name) in things and (
+                axis is None or any(axis in a.axes for a in node.args)
+            ):
                 return True
     return False
 

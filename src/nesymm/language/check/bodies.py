@@ -95,18 +95,17 @@ def _read_literal(ctx: Context, term: Term, scope: Scope) -> Body:
         filled = tuple(fetch(ctx, retime(a, scope), scope, prelude) for a in given)
         check_builtin(ctx, inner, filled, scope)
         return (*prelude, Builtin(inner.functor, filled, term.span))
-    if (
-        isinstance(inner, Struct)
-        and inner.functor in builtins.PREDICATES
-        and not ctx.defined_here(inner)
-    ):
+    if isinstance(inner, Struct) and not ctx.defined_here(inner):
+        _refuse_other_builtin(inner, when is not None, term)
+    return _read_call(ctx, inner, when, term, scope)
+
+
+def _refuse_other_builtin(inner: Struct, timed: bool, term: Term) -> None:
+    """Refuse the name of a builtin with other arguments, and a time on a whole goal."""
+    if inner.functor in builtins.PREDICATES:
         _wrong_arity(inner, builtins.PREDICATES[inner.functor])
-    if (
-        isinstance(inner, Struct)
-        and inner.functor in builtins.GOALS
-        and not ctx.defined_here(inner)
-    ):
-        if when is not None and inner.arity in builtins.GOALS[inner.functor]:
+    if inner.functor in builtins.GOALS:
+        if timed and inner.arity in builtins.GOALS[inner.functor]:
             fail(
                 "E103",
                 "only a predicate can have a time",
@@ -114,7 +113,6 @@ def _read_literal(ctx: Context, term: Term, scope: Scope) -> Body:
                 "put the time on each predicate inside: `not a@t`",
             )
         _wrong_arity(inner, builtins.GOALS[inner.functor])
-    return _read_call(ctx, inner, when, term, scope)
 
 
 def _wrong_arity(term: Struct, arities: Sequence[int]) -> NoReturn:
