@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from nesymm.errors import Span, fail
 from nesymm.ir.expr import TRUE, Expr, leaves, postorder
+from nesymm.ir.passes.cut_off import Kinds, cut_off, made_of
 from nesymm.ir.step import (
     Parameter,
     Part,
@@ -32,7 +33,7 @@ def finish(
     step = _keep_reachable(draft, keep_slots)
     _refuse_circular_guides(step)
     step = replace(step, variables=_in_order(_without_cycles(step.variables)))
-    step = _mark_deterministic(_constrained(step))
+    step = cut_off(_mark_deterministic(_constrained(step)))
     _refuse_equalities(step, equalities)
     _check_continuous_evidence(step)
     return step
@@ -192,10 +193,7 @@ def _refuse_circular_guides(step: StepProgram) -> None:
 
 def _refuse_equalities(step: StepProgram, equalities: Mapping[Expr, Span | None]) -> None:
     """A continuous value is never exactly equal to another: such a test is a mistake."""
-    continuous = {
-        v.name for v in step.variables if not v.finite and isinstance(v.type, Real | Tensor)
-    }
-    uncertain = {s.name for s in step.slots if not s.deterministic}
+    kinds = Kinds(step)
     for node in step.nodes():
         if node.op == "eq" and isinstance(node.args[0].type, Tensor):
             fail(
@@ -204,54 +202,21 @@ def _refuse_equalities(step: StepProgram, equalities: Mapping[Expr, Span | None]
                 equalities.get(node),
                 "compare how far they are apart: `distance(P, Q, D), D < 0.1`",
             )
-        if node.op != "eq" or not all(isinstance(a.type, Int | Real) for a in node.args):
+        if not kinds.is_equality_of_continuous(node):
             continue
-        if not any(isinstance(a.type, Real) for a in node.args):
-            continue
-        for below in _made_of(node.args):
-            random = below.op == "rv" and below.data in continuous
-            carried = (
-                below.op == "slot"
-                and below.data[0] in uncertain
-                and _carries_continuous(step, below.data[0], continuous)
+        if any(n.op in ("max", "min") for n in made_of(node.args)):
+            fail(
+                "E311",
+                "a continuous value that max or min cuts off is tested for equality",
+                equalities.get(node),
+                "compare what is cut off: `X =< 0` in place of `Y is max(X, 0), Y =:= 0`",
             )
-            if random or carried:
-                fail(
-                    "E311",
-                    "a continuous value is tested for equality, which it never meets",
-                    equalities.get(node),
-                    "compare it with `<` or `>`, or observe it: `observe(x, 1.5).`",
-                )
-
-
-def _carries_continuous(step: StepProgram, slot: str, continuous: set[str]) -> bool:
-    seen: set[str] = set()
-    pending = [slot]
-    by_name = {s.name: s for s in step.slots}
-    while pending:
-        name = pending.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for node in _made_of(by_name[name].values):
-            if node.op == "rv" and node.data in continuous:
-                return True
-            if node.op == "slot":
-                pending.append(node.data[0])
-    return False
-
-
-def _made_of(values: Iterable[Expr], types: Any = Real | Tensor) -> Iterator[Expr]:
-    """What values are computed from: real numbers and tensors, since what is rounded is not
-    continuous. The conditions that choose among values are no part of them."""
-    seen: set[int] = set()
-    pending = list(values)
-    while pending:
-        node = pending.pop()
-        if id(node) not in seen and isinstance(node.type, types):
-            seen.add(id(node))
-            yield node
-            pending.extend(node.args)
+        fail(
+            "E311",
+            "a continuous value is tested for equality, which it never meets",
+            equalities.get(node),
+            "compare it with `<` or `>`, or observe it: `observe(x, 1.5).`",
+        )
 
 
 def _check_continuous_evidence(step: StepProgram) -> None:
@@ -271,7 +236,7 @@ def _check_continuous_evidence(step: StepProgram) -> None:
                         "observe the vector itself where it is drawn, or draw the observed one "
                         "with `~`",
                     )
-                below = [n for n in _made_of((value,), Int | Real) if n.op == "rv"]
+                below = [n for n in made_of((value,), Int | Real) if n.op == "rv"]
                 if not isinstance(value.type, Int) and any(n.data in continuous for n in below):
                     fail(
                         "E311",
