@@ -92,3 +92,22 @@ def test_a_guide_may_use_the_key_of_a_plate_of_any_size(size: int) -> None:
     found = built.filter({"y": np.repeat(seen[None], 20, 0)}, method=method).log_evidence
     ratios = np.exp(found - exact)
     assert abs(np.mean(ratios) - 1) < 4 * np.std(ratios) / np.sqrt(len(ratios))
+
+
+def test_parameters_and_variables_are_in_the_order_of_their_keys() -> None:
+    model = nesymm.compile("""
+        e(z). e(a). e(m).
+        t(0.1, E)::a(E)@t :- e(E).
+        t(0.3, E, F)::b(E, F)@t :- e(E), e(F), E =\\= F.
+        c(E)@t ~ bernoulli(t(0.3, E)) :- e(E).
+        observe(a(E)@t). query(b(E, F)@t). query(c(E)@t).
+    """)
+    keys = ["z", "a", "m"]
+    pairs = [f"{e},{f}" for e in keys for f in keys if e != f]
+    expected = [f"{n}[{k}]" for n, ks in (("a", keys), ("b", pairs), ("c", keys)) for k in ks]
+    assert sorted(model.parameters) == sorted(expected)
+    for name in "abc":
+        mine = [n for n in model.parameters if n.startswith(name)]
+        assert mine == [n for n in expected if n.startswith(name)]
+        drawn = [v.name for v in model.step.variables if v.name.startswith(name)]
+        assert drawn == [n.replace("[", "(").replace("]", ")") for n in mine]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -107,3 +108,38 @@ def test_conditions_alone_are_counted() -> None:
     assert "have too many joint values: 3 conditions; that is a table of 8 cells" in str(
         TooLarge(dims, 64, "take fewer")
     )
+
+
+def test_many_causes_of_what_is_observed() -> None:
+    """Sixteen causes each of two observed atoms, summed out pair by pair: all of them in one table
+    would have 2^32 cells."""
+    model = nesymm.compile("""
+        e(1). e(2). e(3). e(4).
+        0.7::b@t.
+        f(E, F)@t :- e(E), e(F), b@t, b@(t-1).
+        0.05::o@t :- f(_, _)@t.
+        0.1::o@t :- not f(_, _)@t.
+        observe(o@t).
+        0.1::q@t :- f(_, _)@t.
+        0.6::q@t :- not f(_, _)@t.
+        observe(q@t).
+        query(b@0).
+    """)
+    seen = {"o": np.array([[0, 0]]), "q": np.array([[1, 0]])}
+    nothing, all_ = 0.9 * 0.4, 0.95**16 * 0.9**16
+    later = 0.49 * all_ + 0.51 * nothing
+    found = model.filter(seen, method="exact")
+    assert found.log_evidence[0] == pytest.approx(np.log(0.9 * 0.6 * later), abs=1e-9)
+    at_first = 0.7 * (0.7 * all_ + 0.3 * nothing) / later
+    assert found.final["b@0"][0] == pytest.approx(at_first, abs=1e-9)
+    tracemalloc.start()
+    try:
+        found = model.filter(seen, method=RaoBlackwellised(200))
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()
+    # A particle has drawn b@0, and weighs what the second step says of it.
+    spread = np.sqrt(0.7 * 0.3) * abs(nothing - (0.7 * all_ + 0.3 * nothing)) / later
+    error = 5 * spread / np.sqrt(200)
+    assert found.log_evidence[0] == pytest.approx(np.log(0.9 * 0.6 * later), abs=error)
+    assert found.final["b@0"][0] == pytest.approx(at_first, abs=5 / np.sqrt(4 * 200))

@@ -315,6 +315,13 @@ VALUES = [
     Bad("equality on a continuous value", "x ~ normal(0, 1).\nhit :- x =:= 1.\nquery(hit).\n",
         "E311", 2, 8, "x =:= 1", "a continuous value is tested for equality",
         "compare it with `<` or `>`"),
+    Bad("equality of two that are cut off", "x ~ normal(0, 1).\nhit :- max(x, 0) =:= max(x, 1).\n"
+        "query(hit).\n", "E311", 2, 8, "max(x, 0) =:= max(x, 1)",
+        "a continuous value that max or min cuts off", "compare what is cut off: `X =< 0`"),
+    Bad("too many values", "n(N) ~ uniform_int(0, 2147483648).\na :- n(N), N > 5.\nquery(a).\n",
+        "E306", 1, 1, "n(N) ~ uniform_int(0, 2147483648)",
+        "uniform_int from 0 to 2,147,483,648 has 2,147,483,649 values; at most 10,000,000",
+        "draw from fewer"),
     Bad("a continuous value in a call", "x(X) ~ normal(0, 1).\nhit :- x(1.0).\nquery(hit).\n",
         "E311", 2, 8, "x(1.0)", "a continuous value is tested for equality",
         "compare it with `<` or `>`"),

@@ -362,14 +362,9 @@ class Engine:
                 for answer in reversed(answers):
                     self._consume(state, lit, *instantiated(self.axes, lit.site, answer, table))
             case ChoiceLit():
-                for answer in reversed(table.final):
-                    self._consume_choice(state, lit, answer, table)
+                self._in_turn(self._consume_choice, state, lit, table)
             case DrawLit():
-                # Variables are listed in the order of their keys; the first is proved first.
-                start = len(self.tasks)
-                for answer in table.final:
-                    self._consume_draw(state, lit, answer, table)
-                self.tasks[start:] = reversed(self.tasks[start:])
+                self._in_turn(self._consume_draw, state, lit, table)
             case NegLit():
                 some = self._some(state, lit, table)
                 if state.table.order is not None and some not in (TRUE, FALSE):
@@ -381,6 +376,14 @@ class Engine:
                 rows = [(a.terms, a.condition) for a in answers]
                 ordered = lit.timed or table.ordered
                 self._push(state, gather(self.axes, lit, rows, list(state.env), ordered))
+
+    def _in_turn(self, consume: Callable[..., None], state: State, lit: Any, table: Table) -> None:
+        """Variables and parameters are listed in the order of their keys; the first is proved
+        first."""
+        start = len(self.tasks)
+        for answer in table.final:
+            consume(state, lit, answer, table)
+        self.tasks[start:] = reversed(self.tasks[start:])
 
     def _some(self, state: State, lit: NegLit, table: Table) -> Expr:
         """When some answer to what is negated holds."""

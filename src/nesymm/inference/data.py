@@ -283,7 +283,7 @@ def _steps(
     here = next(iter(counts.values()), None)
     if steps is not None:
         whole = isinstance(steps, int | np.integer) and not isinstance(steps, bool)
-        if not whole or not 1 <= steps < 2**31:
+        if not whole or steps < 1:
             raise DataError(f"steps: expected a number of steps, 1 or more, received {steps!r:.80}")
         if here is not None and here != steps:
             raise DataError(f"steps: {next(iter(counts))} has {here}, received {steps}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from nesymm.errors import Span, fail
@@ -17,6 +18,9 @@ from nesymm.ir.step import Param, RandomVariable, flat
 from nesymm.ir.symbols import key_of
 from nesymm.ir.types import Int, Real, Tensor, Type, join_all, numbers
 from nesymm.language.families import FAMILIES, Family
+
+# A finite variable has no more values.
+MOST_VALUES = 10_000_000
 
 
 def draw(
@@ -126,12 +130,21 @@ def _whole_numbers(family: Family, params: tuple[Param, ...], span: Span | None)
         )
     low = 0.0 if family.name == "binomial" else bounds[0].lo
     high = bounds[-1].hi
-    if high - low > 10**7:
+    count = high - low + 1
+    if math.isinf(count):
         fail(
             "E306",
             f"the bounds of {family.name} are not known",
             span,
             "declare the domain of the value with `:- domain(…)`",
+        )
+    if count > MOST_VALUES:
+        fail(
+            "E306",
+            f"{family.name} from {low:,.0f} to {high:,.0f} has {count:,.0f} values; at most "
+            f"{MOST_VALUES:,} can be listed",
+            span,
+            "draw from fewer, or declare the domains of its bounds with `:- domain(…)`",
         )
     return range(int(low), int(high) + 1)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from nesymm.errors import Span, fail
 from nesymm.ir.expr import TRUE, Expr, drawn, postorder
+from nesymm.ir.passes.cut_off import Kinds, cut_off, made_of
 from nesymm.ir.reachability import reachable, strong_components
 from nesymm.ir.step import (
     Parameter,
@@ -33,7 +34,7 @@ def finish(
     step = _keep_reachable(draft, keep_slots)
     _refuse_circular_guides(step)
     step = replace(step, variables=_in_order(_without_cycles(step.variables)))
-    step = _mark_deterministic(_constrained(step))
+    step = cut_off(_mark_deterministic(_constrained(step)))
     _refuse_equalities(step, equalities)
     _check_continuous_evidence(step)
     return step
@@ -161,11 +162,7 @@ def _refuse_circular_guides(step: StepProgram) -> None:
 
 def _refuse_equalities(step: StepProgram, equalities: Mapping[Expr, Span | None]) -> None:
     """A continuous value is never exactly equal to another: such a test is a mistake."""
-    continuous = {
-        v.name for v in step.variables if not v.finite and isinstance(v.type, Real | Tensor)
-    }
-    found = _carriers({s.name: _made_of(s.values) for s in step.slots}, continuous)
-    carriers = {s.name for s in step.slots if s.name in found and not s.deterministic}
+    kinds = Kinds(step)
     for node in step.nodes():
         if node.op == "eq" and isinstance(node.args[0].type, Tensor):
             fail(
@@ -174,32 +171,21 @@ def _refuse_equalities(step: StepProgram, equalities: Mapping[Expr, Span | None]
                 equalities.get(node),
                 "compare how far they are apart: `distance(P, Q, D), D < 0.1`",
             )
-        if node.op != "eq" or not all(isinstance(a.type, Int | Real) for a in node.args):
+        if not kinds.is_equality_of_continuous(node):
             continue
-        if not any(isinstance(a.type, Real) for a in node.args):
-            continue
-        for below in _made_of(node.args):
-            random = below.op == "rv" and below.data in continuous
-            if random or (below.op == "slot" and below.data[0] in carriers):
-                fail(
-                    "E311",
-                    "a continuous value is tested for equality, which it never meets",
-                    equalities.get(node),
-                    "compare it with `<` or `>`, or observe it: `observe(x, 1.5).`",
-                )
-
-
-def _made_of(values: Iterable[Expr], types: Any = Real | Tensor) -> Iterator[Expr]:
-    """What values are computed from: real numbers and tensors, since what is rounded is not
-    continuous. The conditions that choose among values are no part of them."""
-    seen: set[int] = set()
-    pending = list(values)
-    while pending:
-        node = pending.pop()
-        if id(node) not in seen and isinstance(node.type, types):
-            seen.add(id(node))
-            yield node
-            pending.extend(node.args)
+        if any(n.op in ("max", "min") for n in made_of(node.args)):
+            fail(
+                "E311",
+                "a continuous value that max or min cuts off is tested for equality",
+                equalities.get(node),
+                "compare what is cut off: `X =< 0` in place of `Y is max(X, 0), Y =:= 0`",
+            )
+        fail(
+            "E311",
+            "a continuous value is tested for equality, which it never meets",
+            equalities.get(node),
+            "compare it with `<` or `>`, or observe it: `observe(x, 1.5).`",
+        )
 
 
 def _check_continuous_evidence(step: StepProgram) -> None:
@@ -219,7 +205,7 @@ def _check_continuous_evidence(step: StepProgram) -> None:
                         "observe the vector itself where it is drawn, or draw the observed one "
                         "with `~`",
                     )
-                below = [n for n in _made_of((value,), Int | Real) if n.op == "rv"]
+                below = [n for n in made_of((value,), Int | Real) if n.op == "rv"]
                 if not isinstance(value.type, Int) and any(n.data in continuous for n in below):
                     fail(
                         "E311",
