@@ -243,10 +243,10 @@ class Model:
         from nesymm.inference.static.weights import Given
 
         self._refuse_time()
-        values = prepare_single(self.step, data or {}, bits)
+        values, masks = prepare_single(self.step, data or {}, bits)
         observes = {o.name for o in self.step.observations}
         observed = frozenset(n for n in values if n in observes and values[n] is not None)
-        return Given(dict(self.parameters), dict(self.networks), values), observed
+        return Given(dict(self.parameters), dict(self.networks), values, masks), observed
 
     def _refuse_time(self) -> None:
         if self.step.temporal:

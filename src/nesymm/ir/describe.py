@@ -115,9 +115,9 @@ class ExprText:
             case "time":
                 return "t"
             case "input":
-                return self._input(*data)
+                return self._input(*data, args)
             case "given":
-                return f"given({data})"
+                return f"given({self._index(data, args)})"
             case "observed":
                 name, _, _, column = data
                 text = self._index(f"observed {name}", args)
@@ -157,9 +157,10 @@ class ExprText:
                 return f"[{self(args[0])}]"
         return f"{op}({self.several(args)})"
 
-    def _input(self, name: str, field: str | int) -> str:
+    def _input(self, name: str, field: str | int, keys: tuple[Expr, ...]) -> str:
+        text = self._index(name, keys)
         if isinstance(field, int):
-            return self._field(name, name, field)
+            return self._field(name, text, field)
         if field == "now":
-            return f"{name}@t" if name in self.timed else name
-        return f"{name}@0" if field == "first" else f"{name}@(t-{field[3:]})"
+            return f"{text}@t" if name in self.timed else text
+        return f"{text}@0" if field == "first" else f"{text}@(t-{field[3:]})"

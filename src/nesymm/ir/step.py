@@ -97,12 +97,20 @@ def _mapped(value: Any, change: Callable[[Expr], Expr]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class InputDecl:
-    """Data that must be given: `fields` are the types of its columns."""
+    """Data that must be given: `fields` are the types of its columns, `axes` those of its keys."""
 
     name: str
     timed: bool
     fields: tuple[Type, ...]
     tensor: bool
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its type, and the domains of its keys."""
+        keys = " × ".join(str(a.type) for a in self.axes)
+        type_ = "tensor" if self.tensor else ", ".join(map(str, self.fields))
+        return f"{type_} for each of {keys}" if keys else type_
 
 
 @dataclass(frozen=True, slots=True)
