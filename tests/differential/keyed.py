@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from differential import syntax as s
 
+from differential import syntax as s
 from nesymm.inference.data import wanted
 from nesymm.ir.types import domain
 
@@ -56,9 +56,7 @@ def as_data(case: s.Case) -> tuple[s.Case, dict[str, np.ndarray]]:
         domains = ", ".join(map(_shown, columns))
         directives.append(s.Directive(f"input({name}({keys}), {domains})"))
     kept = tuple(
-        x
-        for x in case.statements
-        if not (isinstance(x, s.Clause) and x.heads[0][1].name in found)
+        x for x in case.statements if not (isinstance(x, s.Clause) and x.heads[0][1].name in found)
     )
     return replace(case, statements=(*directives, *kept)), arrays
 

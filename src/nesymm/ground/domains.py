@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nesymm.errors import fail
 from nesymm.ground.evaluate import Evaluator
-from nesymm.ir.terms import compile_term
 from nesymm.ir.expr import Axis
+from nesymm.ir.terms import compile_term
 from nesymm.ir.types import Enum, Int, Real, Type, is_finite
 from nesymm.language.program import CheckedProgram, Input, Pred
 from nesymm.language.terms import ListTerm, Struct, Term

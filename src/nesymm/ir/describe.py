@@ -115,7 +115,7 @@ class ExprText:
             case "time":
                 return "t"
             case "input":
-                return self._input(*data, args)
+                return self._input(data, args)
             case "given":
                 return f"given({self._index(data, args)})"
             case "observed":
@@ -157,7 +157,8 @@ class ExprText:
                 return f"[{self(args[0])}]"
         return f"{op}({self.several(args)})"
 
-    def _input(self, name: str, field: str | int, keys: tuple[Expr, ...]) -> str:
+    def _input(self, data: tuple[str, str | int], keys: tuple[Expr, ...]) -> str:
+        name, field = data
         text = self._index(name, keys)
         if isinstance(field, int):
             return self._field(name, text, field)

@@ -34,7 +34,7 @@ from nesymm.ir.algebra import and_, axis_value, const, is_const, or_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import case, rebuild, substitute
 from nesymm.ir.expr import TRUE, Axis, Expr, make, postorder, rewrite
-from nesymm.ir.step import RandomVariable, StepProgram
+from nesymm.ir.step import RandomVariable, StepProgram, rewriting
 from nesymm.ir.types import domain
 
 Variables = Mapping[str, RandomVariable]
@@ -47,7 +47,7 @@ def lift(
     program with reductions over these written out."""
     step, variables = _mapped(step, variables, lambda e: _along_plates(e, variables, names))
     apart = _told_apart(step, variables, names)
-    step, variables = _mapped(step, variables, lambda e: unroll(e, set(apart)))
+    step, variables = _mapped(step, variables, unrolling(set(apart)))
     return step, variables, apart
 
 
@@ -105,15 +105,15 @@ def _told_apart(step: StepProgram, variables: Variables, names: frozenset[str]) 
 # ---------------------------------------------------------------- reductions written out
 
 
-def unroll(expr: Expr, names: set[str], anyhow: bool = False) -> Expr:
-    """Write reductions out whose elements belong to things in `names`.
+def unrolling(names: set[str], anyhow: bool = False) -> Callable[[Expr], Expr]:
+    """A function that writes reductions out whose elements belong to things in `names`.
 
     A reduction that reads them at keys of their own may stay, if it is an `any`: its conditions
     along the axis depend on the same things, and given those each stands for itself. With
     `anyhow` none stays.
     """
     if not names:
-        return expr
+        return lambda expr: expr
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node.data, Axis) or node.op == "axis":
@@ -123,7 +123,7 @@ def unroll(expr: Expr, names: set[str], anyhow: bool = False) -> Expr:
             return rebuild(node, args)
         return written_out(node.op, node.data, args)
 
-    return rewrite(expr, rule)
+    return rewriting(rule)
 
 
 def written_out(op: str, axis: Axis, args: tuple[Expr, ...]) -> Expr:
