@@ -240,10 +240,12 @@ class Model:
         """What is known of a program without time, and the names of what is observed; `bits` are
         those of numbers, if not those that JAX has."""
         from nesymm.inference.data import prepare_single
+        from nesymm.inference.facts import single
         from nesymm.inference.static.weights import Given
 
         self._refuse_time()
-        values, masks = prepare_single(self.step, data or {}, bits)
+        arrays = {} if data is None else single(self.step, data)
+        values, masks = prepare_single(self.step, arrays, bits)
         observes = {o.name for o in self.step.observations}
         observed = frozenset(n for n in values if n in observes and values[n] is not None)
         return Given(dict(self.parameters), dict(self.networks), values, masks), observed
@@ -375,11 +377,13 @@ class Model:
     ) -> Stream:
         """A filter that is fed one step at a time; `data` are those of whole sequences,
         `shapes` those of tensors that come at each step."""
+        from nesymm.inference.facts import as_arrays
         from nesymm.inference.stream import Stream
 
         key = check_key(key)
         filter_ = self._filter(method)
-        return Stream(filter_, self.parameters, self.networks, data, batch, key, shapes)
+        given = None if data is None else as_arrays(self.step, data)
+        return Stream(filter_, self.parameters, self.networks, given, batch, key, shapes)
 
     def fit(self, data: Data, **options: Any) -> Fitted:
         """Learn networks and parameters: see `nesymm.fit`."""
@@ -388,9 +392,10 @@ class Model:
         return fit(self, data, **options)
 
     def _request(self, data: Data | None, steps: Any, key: Key, errors: str = "raise") -> Request:
+        from nesymm.inference.facts import as_arrays
         from nesymm.inference.filter import Request
 
-        given = {} if data is None else data
+        given = {} if data is None else as_arrays(self.step, data)
         return Request(given, self.parameters, self.networks, steps, check_key(key), errors)
 
     def _filter(self, method: Method | str) -> Filter:

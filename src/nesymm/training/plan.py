@@ -15,6 +15,7 @@ import optax
 from nesymm.errors import NesymmError, NesymmWarning, warn
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import Sequences, prepare
+from nesymm.inference.facts import as_arrays
 from nesymm.inference.loop import to_arrays
 from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.inference.options import check_training
@@ -75,6 +76,8 @@ def load(
     transform: Transform | None = None,
 ) -> Data:
     """Split a dictionary of arrays into what the program reads and the labels."""
+    if transform is None:
+        data = as_arrays(model.step, data)
     if not isinstance(data, Mapping):
         raise DataError(
             f"data: expected a dictionary of arrays by name, received {type(data).__name__}"
