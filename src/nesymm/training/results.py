@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import NesymmError
+from nesymm.inference.frames import frame
 from nesymm.training.noise import Noise
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class Fitted:
     history: list[dict[str, float]] = field(repr=False)
     stopped: str = "finished"
     diagnostics: Noise = field(default_factory=Noise, repr=False)
+
+    def to_dataframe(self) -> Any:
+        """The history as a data frame of pandas, a row for each epoch."""
+        return frame(self.history)
 
     def table(self) -> str:
         """The history as text."""
