@@ -11,9 +11,9 @@ from nesymm.cli.answers import refuse_unbound
 from nesymm.errors import NesymmError
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import wanted
+from nesymm.inference.data_files import read_file
 from nesymm.inference.findings import Findings, findings
 from nesymm.inference.methods import Method, parse_method
-from nesymm.inference.npz import read_npz
 from nesymm.ir.types import Enum
 from nesymm.model import Model
 
@@ -31,7 +31,7 @@ def filter_file(
     if not model.step.temporal:
         raise NesymmError("this program has no time; `nesymm query` answers it")
     refuse_unbound(model)
-    return filter_arrays(model, read_npz(data), data, chosen, seed, steps)
+    return filter_arrays(model, read_file(model.step, data), data, chosen, seed, steps)
 
 
 def filter_arrays(
@@ -67,7 +67,7 @@ def refuse_unfit(model: Model, arrays: Mapping[str, np.ndarray], data: Path) -> 
         if 0 in array.shape[:lead]:
             raise NesymmError(f"`{data}`: {name} is empty, its shape is {array.shape}")
         names = name in expected and all(isinstance(t, Enum) for t in expected[name].types)
-        if array.dtype.kind not in ("biufU" if names else "biuf"):
+        if array.dtype.kind not in ("biufUO" if names else "biuf"):
             raise NesymmError(
                 f"`{data}`: {name}: expected numbers or {'names' if names else 'truth values'}, "
                 f"received an array of {array.dtype}"

@@ -51,7 +51,7 @@ def as_arrays(step: StepProgram, data: Any) -> Any:
         return data
     arrays = {n: v for n, v in data.items() if n not in tables}
     batch = next((len(v) for n, v in arrays.items() if hasattr(v, "__len__")), None)
-    return {**arrays, **_filled(step, tables, batch)}
+    return {**arrays, **filled(step, tables, batch)}
 
 
 def single(step: StepProgram, data: Any) -> Any:
@@ -63,7 +63,7 @@ def single(step: StepProgram, data: Any) -> Any:
     if not facts:
         return data
     tables = {n: table_of(n, v) if is_frame(v) else _rows(n, v) for n, v in facts.items()}
-    arrays = {n: a[0] for n, a in _filled(step, tables, 1).items() if n != LENGTH}
+    arrays = {n: a[0] for n, a in filled(step, tables, 1).items() if n != LENGTH}
     return {**{n: v for n, v in data.items() if n not in facts}, **arrays}
 
 
@@ -127,7 +127,7 @@ def _of_sequences(step: StepProgram, data: Sequence[Any]) -> dict[str, Any]:
             tables[name] = _joined(names, name, values)
         else:
             series[name] = values
-    out = _filled(step, tables, len(data)) if tables else {}
+    out = filled(step, tables, len(data)) if tables else {}
     lengths = [out.pop(LENGTH)] if LENGTH in out else []
     for name, values in series.items():
         want = names.get(name)
@@ -192,9 +192,9 @@ def _padded(want: Wanted, values: Sequence[Any]) -> Any:
     else:
         fill: Any = 0.0 if want.tensor is not None and want.kind == "input" else np.nan
         out = np.full((len(values), *shape), fill)
-    for row, array in zip(out, arrays, strict=True):
+    for number, array in enumerate(arrays):
         if array is not None:
-            row[(slice(len(array)),) if want.timed else ...] = array
+            out[(number, slice(len(array))) if want.timed else number] = array
     return out
 
 
@@ -230,10 +230,10 @@ def _wide(step: StepProgram, table: Table) -> dict[str, Any]:
         at = [table.columns.index(c) for c in (*kept, name)]
         rows = list(dict.fromkeys(tuple(r[i] for i in at) for r in table.rows))
         out[name] = Table(name, (*kept, name), rows, table.source, table.first_line)
-    return _filled(step, out, None)
+    return filled(step, out, None)
 
 
-def _filled(step: StepProgram, tables: Mapping[str, Table], batch: int | None) -> dict[str, Any]:
+def filled(step: StepProgram, tables: Mapping[str, Table], batch: int | None) -> dict[str, Any]:
     """Tables as arrays, and the lengths of the sequences where they differ."""
     names = wanted(step)
     for name in tables:
@@ -422,6 +422,8 @@ class _Filling:
         values = tuple(row[i] for i in self.inner[len(self.want.axes) :])
         if not values:
             return True
+        if self.truth:
+            values = tuple({"true": True, "false": False}.get(v, v) for v in values)
         return values[0] if len(values) == 1 else np.array(values, object)
 
     def _shown(self, row: tuple[Any, ...]) -> str:
@@ -437,4 +439,4 @@ def _plain(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, np.ndarray) else str(value)
 
 
-__all__ = ["SEQUENCE", "TIME", "Table", "as_arrays", "is_frame", "single", "table_of"]
+__all__ = ["SEQUENCE", "TIME", "Table", "as_arrays", "filled", "is_frame", "single", "table_of"]
