@@ -88,9 +88,9 @@ class World:
             case "time":
                 return self.time
             case "input":
-                return self._input(*data)
+                return self._input(*data, tuple(self.value(a, place) for a in args))
             case "given":
-                return self.inputs.get(data) is not None
+                return self._entry(data, tuple(self.value(a, place) for a in args)) is not None
             case "slot":
                 return self._slot(data, tuple(self.value(a, place) for a in args))
             case "rv":
@@ -192,8 +192,17 @@ class World:
             raise RunError(f"the {kind} {name} is not given")
         return table[name]
 
-    def _input(self, name: str, fld: Any) -> Any:
+    def _entry(self, name: str, key: Key) -> Any:
+        """What an input is at a key: lists within lists, in the order of the domains."""
         value = self.inputs.get(name)
+        axes = next((i.axes for i in self.step.inputs if i.name == name), ())
+        for axis, k in zip(axes, key, strict=True):
+            values = domain(axis.type)
+            value = None if value is None or k not in values else value[values.index(k)]
+        return value
+
+    def _input(self, name: str, fld: Any, key: Key) -> Any:
+        value = self._entry(name, key)
         if isinstance(fld, TensorAt):
             return self.inputs.get(f"{name}@{fld}", value)
         if value is None:
@@ -249,6 +258,9 @@ class World:
                 value = data.get(observation.name)
                 if isinstance(value, Mapping):
                     value = value.get(tuple(place.values()))
+                elif observation.axes and isinstance(value, list):
+                    for axis, key in place.items():
+                        value = value[domain(axis.type).index(key)]
                 if value is None:
                     continue
             if observation.is_value:

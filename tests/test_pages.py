@@ -22,6 +22,7 @@ from nesymm.cli.main import app
 RUN_BY = {
     ("README.md", "python"): "test_readme.py",
     ("README.md", "console"): "test_readme.py",
+    ("data.md", "python"): "inference/test_data_page.py",
     ("errors.md", "prolog"): "test_docs.py",
     ("extending.md", "python"): "inference/test_extending_page.py",
     ("inference.md", "console"): "inference/test_inference_page.py",

@@ -18,6 +18,7 @@ from nesymm.ir.parameters import check_parameters, initial_values
 from nesymm.ir.step import StepProgram
 
 if TYPE_CHECKING:
+    from nesymm.inference.data_files import AnyData
     from nesymm.inference.estimates import Estimate
     from nesymm.inference.explanation import Firing
     from nesymm.inference.filter import Filter, Request
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from nesymm.training.results import Fitted
 
 Network = Callable[..., Any]
-Data = Mapping[str, Any]
 
 _PARAMETERS = "parameters: expected a dictionary of numbers by name"
 
@@ -187,7 +187,12 @@ class Model:
     # ------------------------------------------------------------ without time
 
     def infer(
-        self, data: Data | None = None, *, method: str = "auto", samples: int = 10_000, key: Key = 0
+        self,
+        data: AnyData | None = None,
+        *,
+        method: str = "auto",
+        samples: int = 10_000,
+        key: Key = 0,
     ) -> Posterior:
         """The posterior of the queries given the evidence, for a program without time.
 
@@ -200,7 +205,7 @@ class Model:
         given, observed = self._given(data, bits=64)
         return infer(self.solver(observed, method), given, samples, key)
 
-    def log_probability(self, query: str, data: Data | None = None, method: str = "auto") -> Any:
+    def log_probability(self, query: str, data: AnyData | None = None, method: str = "auto") -> Any:
         """log P(query | evidence) as a JAX number: differentiable in parameters and networks.
 
         Impossible evidence raises `Impossible`. While JAX compiles or vectorises (`jit`,
@@ -235,17 +240,19 @@ class Model:
             solvers[observed, method] = Solver.compile(problem, method)
         return solvers[observed, method]
 
-    def _given(self, data: Data | None, bits: int | None = None) -> tuple[Given, frozenset[str]]:
+    def _given(self, data: AnyData | None, bits: int | None = None) -> tuple[Given, frozenset[str]]:
         """What is known of a program without time, and the names of what is observed; `bits` are
         those of numbers, if not those that JAX has."""
         from nesymm.inference.data import prepare_single
+        from nesymm.inference.facts import single
         from nesymm.inference.static.weights import Given
 
         self._refuse_time()
-        values = prepare_single(self.step, data or {}, bits)
+        arrays = {} if data is None else single(self.step, data)
+        values, masks = prepare_single(self.step, arrays, bits)
         observes = {o.name for o in self.step.observations}
         observed = frozenset(n for n in values if n in observes and values[n] is not None)
-        return Given(dict(self.parameters), dict(self.networks), values), observed
+        return Given(dict(self.parameters), dict(self.networks), values, masks), observed
 
     def _refuse_time(self) -> None:
         if self.step.temporal:
@@ -257,7 +264,7 @@ class Model:
 
     def filter(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         *,
         method: Method | str = "auto",
         steps: Any = None,
@@ -276,7 +283,7 @@ class Model:
 
     def smooth(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         *,
         method: Method | str = "auto",
         steps: Any = None,
@@ -291,7 +298,7 @@ class Model:
 
     def trajectories(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         count: int = 1,
         *,
         method: Method | str = "auto",
@@ -313,7 +320,7 @@ class Model:
 
     def generate(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         count: int = 1,
         *,
         method: Method | str = "auto",
@@ -335,7 +342,7 @@ class Model:
 
     def estimate(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         *,
         method: Method | str = "auto",
         steps: Any = None,
@@ -355,7 +362,7 @@ class Model:
 
     def log_evidence(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         *,
         method: Method | str = "auto",
         steps: Any = None,
@@ -367,7 +374,7 @@ class Model:
 
     def stream(
         self,
-        data: Data | None = None,
+        data: AnyData | None = None,
         *,
         method: Method | str = "auto",
         batch: int = 1,
@@ -376,22 +383,27 @@ class Model:
     ) -> Stream:
         """A filter that is fed one step at a time; `data` are those of whole sequences,
         `shapes` those of tensors that come at each step."""
+        from nesymm.inference.data_files import arrays_of
         from nesymm.inference.stream import Stream
 
         key = check_key(key)
         filter_ = self._filter(method)
-        return Stream(filter_, self.parameters, self.networks, data, batch, key, shapes)
+        given = None if data is None else arrays_of(self.step, data)
+        return Stream(filter_, self.parameters, self.networks, given, batch, key, shapes)
 
-    def fit(self, data: Data, **options: Any) -> Fitted:
+    def fit(self, data: AnyData, **options: Any) -> Fitted:
         """Learn networks and parameters: see `nesymm.fit`."""
         from nesymm.training.fit import fit
 
         return fit(self, data, **options)
 
-    def _request(self, data: Data | None, steps: Any, key: Key, errors: str = "raise") -> Request:
+    def _request(
+        self, data: AnyData | None, steps: Any, key: Key, errors: str = "raise"
+    ) -> Request:
+        from nesymm.inference.data_files import arrays_of
         from nesymm.inference.filter import Request
 
-        given = {} if data is None else data
+        given = {} if data is None else arrays_of(self.step, data)
         return Request(given, self.parameters, self.networks, steps, check_key(key), errors)
 
     def _filter(self, method: Method | str) -> Filter:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ import numpy as np
 import numpy_backend
 
 import nesymm
-from differential import oracle, unrolled
+from differential import keyed, oracle, unrolled
 from differential import syntax as s
 from differential.values import INFINITE, Unsupported
 from differential.worlds import Conflict, TooManyWorlds
@@ -207,6 +208,23 @@ def exact(subject: Subject) -> None:
     check_exact(subject.case, result, subject.expected)
 
 
+def facts_as_data(subject: Subject) -> None:
+    """The facts of the program are inputs with keys: all answers stay."""
+    case, given = keyed.as_data(subject.case)
+    if not given:
+        raise Unsupported("no facts")
+    model = nesymm.compile(case.text, networks=networks(case))
+    whole = Subject(case, model, subject.expected)
+    if not case.timed:
+        static(whole, given)
+        return
+    data = {**keyed.with_entities(model, arrays(case, model), case), **given}
+    method = Auto() if subject.drawn_once else ExactForward()
+    result = model.filter(data, method=method, errors="keep", **subject.options())
+    if not subject.drawn_once:
+        check_exact(case, result, subject.expected)
+
+
 def auto(subject: Subject) -> None:
     data = arrays(subject.case, subject.model)
     result = subject.model.filter(data, method=Auto(), errors="keep", **subject.options())
@@ -214,11 +232,12 @@ def auto(subject: Subject) -> None:
         check_exact(subject.case, result, subject.expected)
 
 
-def static(subject: Subject) -> None:
+def static(subject: Subject, more: Mapping[str, Any] = MappingProxyType({})) -> None:
     """`infer`, for programs without time."""
     case = subject.case
     for b, right in enumerate(subject.expected):
         given = {x.name: case.data[x.name][b] for x in case.statements if isinstance(x, s.Input)}
+        given |= {name: array[b] for name, array in more.items()}
         try:
             found = subject.model.infer(given, samples=4000, key=1)
         except NesymmError as error:
@@ -588,6 +607,7 @@ ROUTES: dict[str, Callable[[Subject], None]] = {
     "exact": exact,
     "auto": auto,
     "static": static,
+    "facts as data": facts_as_data,
     "rao-blackwellised": particles(lambda n: RaoBlackwellised(particles=n)),
     "bootstrap": particles(lambda n: Bootstrap(particles=n)),
     "stream": stream,
@@ -664,6 +684,8 @@ def confirmed(case: s.Case, verdict: Verdict) -> Verdict:
 def names_for(case: s.Case) -> list[str]:
     """The routes of a case: all take the first, the rest take turns."""
     oracles = ["problog"] if case.seed % 4 == 0 else []
+    if keyed.tables(case) and case.seed % 3 == 0:
+        oracles.append("facts as data")
     if not case.timed:
         return ["static", *oracles]
     if any(isinstance(x, s.Walk) for x in case.statements):

@@ -59,7 +59,7 @@ def refuse_data(step: StepProgram) -> None:
     if read:
         raise NesymmError(
             f"the program reads {', '.join(read)} from data, and `nesymm query` reads none\n"
-            "  = help: give them with `nesymm filter FILE --data DATA.npz`"
+            "  = help: give them with `nesymm filter FILE --data DATA`"
         )
 
 

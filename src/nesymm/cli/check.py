@@ -19,7 +19,7 @@ from nesymm.cli.output import (
 from nesymm.cli.reading import compile_files, read_constants
 from nesymm.ir.expr import leaves
 from nesymm.ir.show import outputs
-from nesymm.ir.step import InputDecl, ObservationDecl, StepProgram
+from nesymm.ir.step import ObservationDecl, StepProgram
 from nesymm.language.hints import notes
 from nesymm.language.printer import pprint
 from nesymm.language.program import CheckedProgram
@@ -53,7 +53,7 @@ def _summary(files: Sequence[Path], checked: CheckedProgram, step: StepProgram) 
         "nodes": len(step.nodes()),
         "constants": {name: _plain(value) for name, value in checked.constants.items()},
         "inputs": [
-            {"name": i.name, "type": _input_type(i), "per": "step" if i.timed else "sequence"}
+            {"name": i.name, "type": i.shown, "per": "step" if i.timed else "sequence"}
             for i in step.inputs
         ],
         "networks": [
@@ -108,10 +108,6 @@ def _random_parts(step: StepProgram) -> dict[str, Any]:
             for o in step.observations
         ],
     }
-
-
-def _input_type(given: InputDecl) -> str:
-    return "tensor" if given.tensor else ", ".join(map(str, given.fields))
 
 
 def _observed_type(observation: ObservationDecl) -> str:

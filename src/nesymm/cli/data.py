@@ -10,7 +10,7 @@ import typer
 
 from nesymm.errors import NesymmError
 from nesymm.inference.data import LENGTH, wanted
-from nesymm.inference.npz import read_npz
+from nesymm.inference.data_files import read_file
 from nesymm.model import Model
 
 
@@ -18,7 +18,7 @@ def read_data(
     model: Model, path: Path, labels: Collection[str] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """What the model reads (with the lengths), and the labels. The rest is named and left out."""
-    arrays = read_npz(path)
+    arrays = read_file(model.step, path)
     read = {*wanted(model.step), LENGTH}
     truths = {}
     for name in labels:

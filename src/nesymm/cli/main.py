@@ -188,8 +188,8 @@ def filter_(
     data: Annotated[
         Path,
         typer.Option(
-            metavar="DATA.npz",
-            help="Arrays named as the inputs and observations, with axes (batch, time, …).",
+            metavar="DATA",
+            help="Inputs and observations: .npz, .csv, .parquet or .json, or a folder.",
         ),
     ],
     const: Constants = [],  # noqa: B006
@@ -206,9 +206,13 @@ def filter_(
 ) -> None:
     """Follow sequences of data: the probabilities of the queries at each step.
 
-    DATA.npz holds one array for each input and observation that `nesymm check` lists. NaN is
-    a missing entry. Where the sequences differ in length, they are padded to the longest, and
-    an array called `length` says how many steps each has.
+    DATA.npz or DATA.json holds one array for each input and observation that `nesymm check` lists,
+    with axes (batch, time, …). NaN is a missing entry. Where the sequences differ in length, they
+    are padded to the longest, and an array called `length` says how many steps each has.
+
+    DATA.csv or DATA.parquet has the columns sequence and time, and one for each input and
+    observation. What has keys is a table of its own, called after its predicate, in a folder. A
+    folder may also hold ProbLog facts, one file (.pl) for each sequence.
 
     A query at every step (rain@t) is given the evidence up to that step, a query about one
     step (rain@2, rain@T) all evidence of its sequence. A sequence that fails does not stop the
@@ -244,7 +248,7 @@ def train(
                           "conv-encoder" (shape, channels),
                           "conv-decoder" (inputs, channels)
                           or "module:object", a function of a key
-    [data]                train, validation: .npz files as for `filter`
+    [data]                train, validation: files as for `filter`
     [[objective]]         kind = "log-evidence" (weight)
                           or "query" (query, labels, weight)
     [training]            method, particles, epochs, batch_size, patience, clip, average,
@@ -265,7 +269,7 @@ def train(
 def evaluate(
     model: Model,
     data: Annotated[
-        Path, typer.Option(metavar="DATA.npz", help="Sequences as for `filter`, and labels.")
+        Path, typer.Option(metavar="DATA", help="Sequences as for `filter`, and labels.")
     ],
     const: Constants = [],  # noqa: B006
     extend: Extensions = [],  # noqa: B006
@@ -285,7 +289,7 @@ def evaluate(
 ) -> None:
     """Measure a model on data: log-evidence, query probabilities, and how well they predict labels.
 
-    Labels are arrays in DATA.npz, one entry per sequence for a query about one step (rain@T),
+    Labels are arrays in DATA, one entry per sequence for a query about one step (rain@T),
     one per sequence and step for a query at every step (rain@t); NaN where there is none. The
     scores are accuracy, balanced accuracy, F1 (with the threshold 0.5) and log loss.
     """
@@ -303,7 +307,7 @@ def generate(
     steps: Steps = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DATA.npz", help="What is given: inputs, and observations if any."),
+        typer.Option(metavar="DATA", help="What is given: inputs, and observations if any."),
     ] = None,
     const: Constants = [],  # noqa: B006
     extend: Extensions = [],  # noqa: B006

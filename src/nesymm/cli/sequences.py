@@ -59,7 +59,7 @@ def refuse_unfit(model: Model, arrays: Mapping[str, np.ndarray], data: Path) -> 
         if 0 in array.shape[:lead]:
             raise NesymmError(f"`{data}`: {name} is empty, its shape is {array.shape}")
         names = name in expected and all(isinstance(t, Enum) for t in expected[name].types)
-        if array.dtype.kind not in ("biufU" if names else "biuf"):
+        if array.dtype.kind not in ("biufUO" if names else "biuf"):
             raise NesymmError(
                 f"`{data}`: {name}: expected numbers or {'names' if names else 'truth values'}, "
                 f"received an array of {array.dtype}"

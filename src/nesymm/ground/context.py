@@ -7,6 +7,7 @@ from typing import Any
 from nesymm.errors import Span
 from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Clauses
+from nesymm.ground.domains import input_axes
 from nesymm.ground.evaluate import Evaluator
 from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, Expr
@@ -24,7 +25,7 @@ class Context:
         self.program = clauses.program
         self.axes = Axes(self.program.temporal, split)
         tensors = {
-            name: InputDecl(name, given.timed, (), True)
+            name: InputDecl(name, given.timed, (), True, input_axes(given))
             for name, given in self.program.tensors.items()
         }
         self.evaluator = Evaluator(self.program.networks, tensors)

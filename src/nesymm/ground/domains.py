@@ -1,12 +1,13 @@
-"""The declared domains of arguments, and the types of inputs."""
+"""The declared domains of arguments, and the types and keys of inputs."""
 
 from __future__ import annotations
 
 from nesymm.errors import fail
 from nesymm.ground.evaluate import Evaluator
+from nesymm.ir.expr import Axis
 from nesymm.ir.terms import compile_term
-from nesymm.ir.types import Enum, Int, Real, Type
-from nesymm.language.program import CheckedProgram, Pred
+from nesymm.ir.types import Enum, Int, Real, Type, is_finite
+from nesymm.language.program import CheckedProgram, Input, Pred
 from nesymm.language.terms import ListTerm, Struct, Term
 
 Domains = dict[tuple[Pred, int], Type]
@@ -22,9 +23,28 @@ def input_types(program: CheckedProgram, declared: Domains) -> dict[Pred, tuple[
         pred: tuple(
             declared.get((pred, i)) or (Real() if domain is None else domain_type(domain))
             for i, domain in enumerate(given.domains)
+            if i not in given.keys
         )
         for pred, given in program.inputs.items()
     }
+
+
+def input_axes(given: Input) -> tuple[Axis, ...]:
+    """The axes that the keys of an input run along."""
+    axes = []
+    for i in given.keys:
+        domain = given.domains[i]
+        assert domain is not None
+        type_ = domain_type(domain)
+        if not isinstance(type_, Int | Enum) or not is_finite(type_):
+            fail(
+                "E106",
+                f"the domain of a key has finitely many values, and this is {type_}",
+                domain.span,
+                "write `1..12` or `[up, down]`",
+            )
+        axes.append(Axis(f"{given.pred.name}.{i + 1}", type_))
+    return tuple(axes)
 
 
 def domain_type(term: Term) -> Type:

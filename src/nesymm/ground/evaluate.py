@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nesymm.errors import Span, fail
-from nesymm.ir.algebra import is_const
+from nesymm.ir.algebra import is_const, within
 from nesymm.ir.arithmetic import NotANumber, arithmetic, compute
 from nesymm.ir.axes import position
-from nesymm.ir.expr import TIME, Axis, Expr, make
+from nesymm.ir.expr import TIME, TRUE, Axis, Expr, make
 from nesymm.ir.step import InputDecl, Parameter
 from nesymm.ir.symbols import CondList, as_expr
 from nesymm.ir.terms import Compound, Cons, Text, V, bare, show
@@ -164,15 +164,15 @@ class Evaluator:
             arg = stack.pop()
             if type(arg) is tuple:
                 stack.extend(reversed(arg))
-            elif type(arg) is str and arg in self.tensors:
-                if self.tensors[arg].timed:
+            elif _name(arg) in self.tensors:
+                if self.tensors[_name(arg)].timed:
                     fail(
                         "E203",
-                        f"the input {arg} changes over time; say at which step",
+                        f"the input {_name(arg)} changes over time; say at which step",
                         span,
-                        f"write `{arg}@t` or `{arg}@0`",
+                        f"write `{show(arg)}@t` or `{show(arg)}@0`",
                     )
-                yield make("input", (), (arg, TensorAt()), Tensor(None))
+                yield self._tensor(arg, TensorAt(), span)
             elif type(arg) is Compound and arg.functor == "@":
                 yield self._tensor_at(arg, span)
             else:
@@ -194,14 +194,44 @@ class Evaluator:
                 )
 
     def _tensor_at(self, arg: Compound, span: Span | None) -> Expr:
-        name, when = arg.args
+        what, when = arg.args
+        name = _name(what)
         if name not in self.tensors:
             fail("E109", f"{show(arg)} is not a tensor", span, f"declare `:- input({name}@t).`")
         if when == "t":
-            return make("input", (), (name, TensorAt()), Tensor(None))
-        if when == 0:
-            return make("input", (), (name, TensorAt(first=True)), Tensor(None))
-        return make("input", (), (name, TensorAt(when.args[1])), Tensor(None))
+            return self._tensor(what, TensorAt(), span)
+        at = TensorAt(first=True) if when == 0 else TensorAt(when.args[1])
+        return self._tensor(what, at, span)
+
+    def _tensor(self, what: Any, at: TensorAt, span: Span | None) -> Expr:
+        """A tensor of the data, at its keys."""
+        axes = self.tensors[_name(what)].axes
+        keys = what.args if type(what) is Compound else ()
+        if len(keys) != len(axes):
+            fail(
+                "E102",
+                f"the tensor {_name(what)} has {len(axes)} keys, this has {len(keys)}",
+                span,
+                "write it with the keys that it is declared with",
+            )
+        found = []
+        for key, axis in zip(keys, axes, strict=True):
+            value = as_expr(self.value(key, span))
+            if within(value, axis.type) is not TRUE:
+                fail(
+                    "E109",
+                    f"a key of the tensor {_name(what)} is one of {axis.type}, this may be another "
+                    f"({value.type})",
+                    span,
+                    "keep to these keys, or widen their domain in `:- input(…)`",
+                )
+            found.append(value)
+        return make("input", tuple(found), (_name(what), at), Tensor(None))
+
+
+def _name(term: Any) -> str:
+    """The name of an atom or a compound term."""
+    return term.functor if type(term) is Compound else term if type(term) is str else ""
 
 
 def _what(value: Any) -> str:

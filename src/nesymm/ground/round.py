@@ -11,7 +11,7 @@ from nesymm.errors import ProgramError, Span, fail
 from nesymm.ground.clauses import Clauses
 from nesymm.ground.context import Context
 from nesymm.ground.guides import Solved, attach_guides, read_observed, solve_guides
-from nesymm.ground.inputs import input_decls, input_terms, read_input
+from nesymm.ground.inputs import input_answers, input_decls, read_input
 from nesymm.ground.literals import CallLit
 from nesymm.ground.provenance import provenance
 from nesymm.ground.questions import Observed, ask, ask_each, latched, observe
@@ -141,7 +141,7 @@ class Round:
     def _solve_state(self, pred: Pred, pattern: tuple, span: Span | None) -> list[Answer]:
         """What the clauses say now of a fluent that is read with these keys."""
         if pred in self.program.inputs:
-            return [Answer(*input_terms(self.ctx, pred), None)]
+            return input_answers(self.ctx, pred)
         args: list[Any] = [None] * self.clauses.width(pred)
         for i, key in zip(self.clauses.key_positions(pred), pattern, strict=True):
             args[i] = key

@@ -83,7 +83,7 @@ def wanted(step: StepProgram) -> dict[str, Wanted]:
     out: dict[str, Wanted] = {}
     for given in step.inputs:
         types: tuple[Type, ...] = (Tensor(),) if given.tensor else given.fields or (BOOL,)
-        _add(out, Wanted(given.name, "input", given.timed, types))
+        _add(out, Wanted(given.name, "input", given.timed, types, given.axes))
     for observation in step.observations:
         if observation.value is None:
             timed = observation.when is not None
@@ -207,14 +207,16 @@ def _warn_of_evidence_after_the_end(step: StepProgram, last: np.ndarray) -> None
 
 def prepare_single(
     step: StepProgram, data: Mapping[str, Any], bits: int | None = None
-) -> dict[str, Any]:
-    """Check and code data for a program without time: per name its columns, or the tensor.
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Check and code data for a program without time: per name its columns, or the tensor, and
+    masks of what is there for some keys.
 
     None stands for what is missing. What JAX is tracing has no value yet and stays as it is.
     """
     expected = wanted(step)
     refuse_names(step, expected, data)
     out: dict[str, Any] = {}
+    masks: dict[str, np.ndarray] = {}
     for name, value in data.items():
         if is_traced(value):
             out[name] = value
@@ -222,8 +224,11 @@ def prepare_single(
         want = expected[name]
         columns, mask = code(want, *split_missing(name, value), (), None, bits)
         arrays = tuple(c.values for c in columns)
+        if mask is not None and want.axes:
+            masks[name] = mask
+            mask = None
         out[name] = None if mask is not None else arrays[0] if want.tensor else arrays
-    return out
+    return out, masks
 
 
 def refuse_names(

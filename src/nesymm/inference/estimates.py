@@ -24,13 +24,13 @@ class Estimate:
     effective: Any
 
     def __repr__(self) -> str:
-        asked = [name for q in self.questions for _, name in q.groundings()]
+        asked = [name for q in self.questions for _, name, *_ in q.groundings()]
         return f"Estimate({len(self.last)} sequences, asked: {', '.join(asked) or 'nothing'})"
 
     def probability(self, query: str) -> Any:
         """The probability of a query at the end of each sequence, [batch]."""
         for question in self.questions:
-            for position, name in question.groundings():
+            for position, name, *_ in question.groundings():
                 if name == query:
                     array = self.answers[question.key]
                     batch = jnp.arange(len(self.last))

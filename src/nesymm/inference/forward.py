@@ -51,10 +51,10 @@ from nesymm.inference.state import (
 )
 from nesymm.inference.world import Binding, Moment, call_network, lift_key
 from nesymm.ir.axes import places
-from nesymm.ir.expr import Expr, leaves, postorder
+from nesymm.ir.expr import leaves, postorder
 from nesymm.ir.passes.bounds import Field, field_domain, field_types
 from nesymm.ir.passes.phases import Phases, phases, use_observed, without_latches
-from nesymm.ir.passes.plates import unroll
+from nesymm.ir.passes.plates import unrolling
 from nesymm.ir.step import StepProgram
 from nesymm.ir.types import Type
 from nesymm.language.program import At
@@ -120,11 +120,8 @@ class ExactFilter:
     def _split(self, plan: Plan) -> Plan:
         """Elements are told apart throughout: any of them may come to depend on another."""
         apart = {("rv", n) for n in plan.enumerated} | {("slot", s) for s, _ in self.domains}
-
-        def read(expr: Expr) -> Expr:
-            # A table has no axes: what is named stands in no plate.
-            return unroll(expr, apart, all_of_them=True)
-
+        # A table has no axes: what is named stands in no plate.
+        read = unrolling(apart, all_of_them=True)
         variables = {n: v.map(read) for n, v in plan.variables.items()}
         return replace(
             plan,

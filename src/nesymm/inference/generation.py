@@ -113,7 +113,7 @@ class _Replay:
                 array[step > last] = False  # such sequences end before
             elif not question.at_every_step:
                 array = array[batch, :, last]
-            for position, name in question.groundings():
+            for position, name, *_ in question.groundings():
                 at: Any = (..., *position)
                 # An atom that is remembered may be reached by its key and by its value.
                 out[name] = array[at] | out.get(name, False)

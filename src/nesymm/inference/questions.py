@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from nesymm.errors import NesymmError, located
 from nesymm.ir.algebra import and_, axis_value, eq
@@ -24,6 +25,16 @@ from nesymm.language.program import During, Now
 
 # The most values of a query that are listed, each with its probability at each step.
 _LISTED = 100_000
+
+
+class Grounding(NamedTuple):
+    """An atom that a query asks for: its position along the axes of the question, its name, its
+    predicate and its arguments."""
+
+    position: tuple[int, ...]
+    name: str
+    predicate: str
+    terms: tuple
 
 
 @dataclass(frozen=True)
@@ -55,14 +66,14 @@ class Question:
                 parts.append(eq(value, axis_value(axis)))
         return and_(*parts)
 
-    def groundings(self) -> Iterator[tuple[tuple[int, ...], str]]:
-        """Positions along the axes, and the name of each grounding."""
+    def groundings(self) -> Iterator[Grounding]:
+        """The atoms that are asked for."""
         query = self.query
-        if not self.axes:
-            yield (), query.name
-            return
         base = query.name.split("(")[0].split("@")[0]
         suffix = str(query.when) if query.when is not None else ""
+        if not self.axes:
+            yield Grounding((), query.name, base, query.template)
+            return
         domains = [domain(a.type) for a in self.axes]
         for position in product(*(range(a.size) for a in self.axes)):
             place = {a: d[i] for a, d, i in zip(self.axes, domains, position, strict=True)}
@@ -71,7 +82,7 @@ class Question:
                 for value, axis in zip(query.values, self.value_axes, strict=True)
             )
             terms = map_symbols(query.template, lambda _: next(filled))  # noqa: B023
-            yield position, atom_text(base, terms) + suffix
+            yield Grounding(position, atom_text(base, terms) + suffix, base, terms)
 
 
 def questions(both: Phases, steps: int | None) -> tuple[Question, ...]:

@@ -10,8 +10,10 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.html import table
+from nesymm.inference.answers import Answers
 from nesymm.inference.atoms import check_number
 from nesymm.inference.diagnostics import Diagnostics
+from nesymm.inference.frames import dataset, frame, rows_at_once, rows_over_time
 from nesymm.inference.questions import Question
 from nesymm.ir.step import active
 from nesymm.language.program import At, Time
@@ -60,8 +62,8 @@ class Filtered:
     log_gains: np.ndarray
     effective: np.ndarray
     resampled: np.ndarray
-    filtered: dict[str, np.ndarray]
-    final: dict[str, np.ndarray]
+    filtered: Answers
+    final: Answers
     failures: tuple[Failure, ...]
     diagnostics: Diagnostics
     last: np.ndarray
@@ -92,6 +94,16 @@ class Filtered:
         """The number of steps of each sequence."""
         return self.last + 1
 
+    def to_dataframe(self) -> Any:
+        """The probabilities as a data frame of pandas: sequence, time, atom, predicate, arguments
+        and probability. Atoms that are impossible throughout are not listed."""
+        return frame([*rows_over_time(self.filtered), *rows_at_once(self.final, self.last)])
+
+    def to_xarray(self) -> Any:
+        """The probabilities of `filtered` as a data set of xarray: an array for each predicate,
+        over sequence, time and arguments."""
+        return dataset(self.filtered)
+
     def __repr__(self) -> str:
         batch, steps = self.log_gains.shape
         return f"Filtered({batch} sequences, {steps} steps, {self.method})"
@@ -117,6 +129,7 @@ class Smoothed(dict[str, np.ndarray]):
         diagnostics: Diagnostics,
     ):
         super().__init__(answers)
+        self.answers = answers
         self.impossible = answers.impossible
         self.failures = failures
         self.diagnostics = diagnostics
@@ -130,6 +143,14 @@ class Smoothed(dict[str, np.ndarray]):
         steps = next(iter(self.values())).shape[1] if self else 0
         rows = ((i, n, *row) for n, rows in self.items() for i, row in enumerate(rows))
         return table(["sequence", "query", *map(str, range(steps))], rows)
+
+    def to_dataframe(self) -> Any:
+        """The probabilities as a data frame of pandas, as `Filtered.to_dataframe` has them."""
+        return frame(rows_over_time(self.answers))
+
+    def to_xarray(self) -> Any:
+        """The probabilities as a data set of xarray, as `Filtered.to_xarray` has them."""
+        return dataset(self.answers)
 
     def __missing__(self, query: str) -> np.ndarray:
         if query in self.impossible:
@@ -147,46 +168,6 @@ def check_errors(errors: str) -> None:
         raise NesymmError(f"errors: expected 'raise' or 'keep', received {errors!r}")
 
 
-class Answers(dict[str, np.ndarray]):
-    """Probabilities by the names of atoms. Those that are impossible are not listed; who asks for
-    one by its name gets zeros."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._asked: set[tuple[str, Any]] = set()
-        self.impossible: dict[str, np.ndarray] = {}
-
-    def __missing__(self, name: str) -> np.ndarray:
-        if name in self.impossible:
-            return self.impossible[name]
-        raise KeyError(f"{name} is not asked (there are: {', '.join(self) or 'none'})")
-
-    def list_all(self) -> None:
-        """List what is impossible, too."""
-        for name, zeros in self.impossible.items():
-            self.setdefault(name, zeros)
-
-    def tell(self, question: Question, name: str, probabilities: np.ndarray) -> None:
-        if question.axes and not np.nansum(probabilities) > 0:
-            self.impossible.setdefault(name, probabilities)
-            return
-        # Queries of one statement are derivations of its atoms.
-        if (name, question.query.span) in self._asked:
-            raise NesymmError(
-                f"the query for {name} has several derivations, each with a part of its "
-                "probability\n  = help: ask for the atom alone, or for a predicate that says "
-                "which derivation it is"
-            )
-        known = self.get(name, probabilities)
-        if not np.allclose(known, probabilities, atol=1e-6, equal_nan=True):
-            raise NesymmError(
-                f"two queries of the program ask for {name}, each for a part of it; ask for it "
-                "alone"
-            )
-        self._asked.add((name, question.query.span))
-        self[name] = probabilities
-
-
 def collect(
     questions: Sequence[Question], answers: dict[str, Any], last: np.ndarray, steps: int
 ) -> tuple[Answers, Answers]:
@@ -200,17 +181,17 @@ def collect(
         array = np.clip(np.asarray(answers[question.key], dtype=np.float64), 0.0, 1.0)
         if question.at_every_step:
             asked = active(query.when, time, end) & (time <= end)
-            for position, name in question.groundings():
-                at: tuple[Any, ...] = (slice(None), slice(None), *position)
+            for one in question.groundings():
+                at: tuple[Any, ...] = (slice(None), slice(None), *one.position)
                 row = array[at].T
-                filtered.tell(question, name, np.where(asked, row, np.nan))
+                filtered.tell(question, one, np.where(asked, row, np.nan))
         else:
             # Answered at the end, when all evidence is in.
             at_end = array[-1] if len(array) == 1 else array[last, batch]
             after_end = _after_end(query.when, last)
-            for position, name in question.groundings():
-                here: tuple[Any, ...] = (slice(None), *position)
-                final.tell(question, name, np.where(after_end, np.nan, at_end[here]))
+            for one in question.groundings():
+                here: tuple[Any, ...] = (slice(None), *one.position)
+                final.tell(question, one, np.where(after_end, np.nan, at_end[here]))
     return filtered, final
 
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.answers import Answers
 from nesymm.inference.blame import network_to_blame, unexplained
 from nesymm.inference.columns import DataError, Wanted, code, split_missing
 from nesymm.inference.data import prepare, wanted
@@ -28,7 +29,7 @@ from nesymm.inference.named import Named
 from nesymm.inference.networks import gave_nan
 from nesymm.inference.npz import read_npz
 from nesymm.inference.options import Key, as_key
-from nesymm.inference.results import Answers, Failure, FilterError, check_errors
+from nesymm.inference.results import Failure, FilterError, check_errors
 from nesymm.inference.state import Info, Stage, State
 from nesymm.ir.step import StepProgram
 from nesymm.language.program import At, AtLast, During, Time
@@ -199,9 +200,9 @@ class Stream:
             array = _without(info.answers[question.key], failed)
             if not _asked(question.query.when, self.time - 1):
                 array = np.full(array.shape, np.nan)
-            for position, name in question.groundings():
-                at: Any = (slice(None), *position)
-                probabilities.tell(question, name, array[at])
+            for one in question.groundings():
+                at: Any = (slice(None), *one.position)
+                probabilities.tell(question, one, array[at])
         # What is impossible now may be possible at another step.
         probabilities.list_all()
         return probabilities

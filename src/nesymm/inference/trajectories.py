@@ -15,6 +15,7 @@ from nesymm.html import table
 from nesymm.inference.atoms import SHOWN, check_number, check_place, decode, elements, fluents, word
 from nesymm.inference.diagnostics import Diagnostics
 from nesymm.inference.explanation import Explainer, Firing
+from nesymm.inference.frames import arrays_dataset, frame
 from nesymm.inference.results import Failure
 from nesymm.inference.sampling import Draws
 from nesymm.ir.expr import TRUE
@@ -132,6 +133,22 @@ class Trajectories:
                 return arrays[name]
         known = ", ".join((*self.observed, *self.asked, *self.values))
         raise NesymmError(f"nothing called {name} was generated (there is: {known})")
+
+    def to_dataframe(self) -> Any:
+        """What holds as a data frame of pandas: sequence, trajectory, time, and the atom in the
+        words of the program."""
+        return frame(
+            {"sequence": b, "trajectory": k, "time": t, "atom": atom}
+            for b, length in enumerate(self.lengths)
+            for k in range(self.count)
+            for t in range(int(length))
+            for atom in self.atoms(b, k, t)
+        )
+
+    def to_xarray(self) -> Any:
+        """The arrays of `values` as a data set of xarray, over sequence, trajectory, time and the
+        axes of keys."""
+        return arrays_dataset(self.values, ("sequence", "trajectory", "time"))
 
     def data(self, trajectory: int = 0) -> dict[str, np.ndarray]:
         """One trajectory of each sequence as data for `filter` and `fit`."""

@@ -30,7 +30,7 @@ from nesymm.ir.expr import FALSE, Expr, make
 from nesymm.ir.passes.phases import prune
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, active
 from nesymm.ir.terms import atom_text
-from nesymm.ir.types import Bool, Enum, Int, Real, Type
+from nesymm.ir.types import Bool, Enum, Int, Real, Type, domain
 from nesymm.language.program import AtLast
 
 # The circuits of all sequences together must be compiled in so many seconds.
@@ -175,6 +175,26 @@ class _Known:
                 return values[int(value)]
         raise NoCircuit(f"{name} is a tensor")
 
+    def input(self, node: Expr, keys: tuple[Expr, ...], at: int) -> Expr:
+        """What an input is at some keys, or whether it is given there."""
+        name, column = (node.data, None) if node.op == "given" else node.data
+        axes = next((i.axes for i in self.step.inputs if i.name == name), ())
+        known = all(map(is_const, keys))
+        read = [tuple(k.data for k in keys)] if known else places(axes)
+        entries: dict[tuple, Expr] = {}
+        for key in read:
+            if any(k not in domain(a.type) for k, a in zip(key, axes, strict=True)):
+                continue  # Out of range: nobody reads it.
+            position = tuple(map(position_along, axes, key))
+            there = self.there(name, at, position)
+            if column is None:
+                entries[key] = const(there)
+            elif there:
+                entries[key] = const(self.value(name, column, at, position))
+            else:
+                entries[key] = _nothing(node.type)
+        return _at(entries, keys, node.type)
+
     def _row(self, name: str, at: int) -> tuple[int, ...]:
         return (at, self.sequence) if name in self.sequences.timed else (self.sequence,)
 
@@ -272,12 +292,8 @@ class _Unrolled:
                 return _at(self.drawn.get(node.data, {}), args, node.type)
             case "param":
                 return known.parameter(node.data, args)
-            case "given":
-                return const(known.there(node.data, at))
-            case "input":
-                name, column = node.data
-                there = known.there(name, at)
-                return const(known.value(name, column, at)) if there else _nothing(node.type)
+            case "given" | "input":
+                return known.input(node, args, at)
             case "neural":
                 raise NoCircuit(f"{node.data[0]} is a network")
         return rebuild(node, args)

@@ -29,6 +29,7 @@ from nesymm.inference.lifting import (
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.state import checkpointed
 from nesymm.ir.expr import Expr
+from nesymm.ir.passes.phases import canonical_axes
 from nesymm.ir.step import RandomVariable, StepProgram
 from nesymm.ir.types import Enum, TensorAt, Type
 
@@ -111,6 +112,7 @@ class World:
         self.draw = draw
         self.variables = variables or {v.name: v for v in step.variables}
         self.slot_axes = {s.name: s.axes for s in step.slots}
+        self.input_axes = {i.name: canonical_axes(i.axes) for i in step.inputs if i.axes}
         self.slot_domains = slot_domains or {}
         self.known_fields = known_fields
 
@@ -119,10 +121,13 @@ class World:
             case "time":
                 return Named(jnp.asarray(self.moment.time, dtype=low.whole))
             case "input":
-                return self._input(*expr.data)
+                table = self._input(*expr.data)
+                return low.at_keys(table, self.input_axes.get(expr.data[0], ()), expr, keys)
             case "given":
                 mask = self.moment.masks.get(expr.data)
-                return Named(jnp.asarray(expr.data in self.moment.inputs)) if mask is None else mask
+                if mask is None:
+                    return Named(jnp.asarray(expr.data in self.moment.inputs))
+                return low.at_keys(mask, self.input_axes.get(expr.data, ()), expr, keys)
             case "slot":
                 return self._slot(low, expr, keys)
             case "rv":

@@ -116,9 +116,9 @@ class ExprText:
             case "time":
                 return "t"
             case "input":
-                return self._input(*data)
+                return self._input(data, args)
             case "given":
-                return f"given({data})"
+                return f"given({self._index(data, args)})"
             case "observed":
                 name, _, _, column = data
                 text = self._index(f"observed {name}", args)
@@ -158,9 +158,11 @@ class ExprText:
                 return f"[{self(args[0])}]"
         return f"{op}({self.several(args)})"
 
-    def _input(self, name: str, field: int | TensorAt) -> str:
+    def _input(self, data: tuple[str, int | TensorAt], keys: tuple[Expr, ...]) -> str:
+        name, field = data
+        text = self._index(name, keys)
         if isinstance(field, int):
-            return self._field(name, name, field)
+            return self._field(name, text, field)
         if field.lag:
-            return f"{name}@({field})"
-        return f"{name}@{field}" if name in self.timed else name
+            return f"{text}@({field})"
+        return f"{text}@{field}" if name in self.timed else text

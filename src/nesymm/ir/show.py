@@ -46,11 +46,7 @@ def sections(step: StepProgram) -> Iterator[tuple[str, list[str]]]:
         frozenset(i.name for i in step.inputs if i.timed),
     )
     found = {
-        "inputs": [
-            f"{i.name}{'@t' if i.timed else ''}: "
-            + ("tensor" if i.tensor else ", ".join(map(str, i.fields)))
-            for i in step.inputs
-        ],
+        "inputs": [f"{i.name}{'@t' if i.timed else ''}: {i.shown}" for i in step.inputs],
         "networks": [f"{n.name}: {outputs(n.outputs)}" for n in step.networks],
         "parameters": [
             f"θ {p.name}{_domains(p.axes)}: {p.constraint}"

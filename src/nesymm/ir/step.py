@@ -59,19 +59,31 @@ class Part:
     def rewrite(self, rule: Callable[[Expr, tuple[Expr, ...]], Expr]) -> Self:
         """The same with `rule(node, new arguments)` applied to every node, bottom up; the
         definitions of recursions included."""
-        memo: dict[int, Expr] = {}
-        systems: dict[int, System] = {}
+        return self.map(rewriting(rule))
 
-        def whole(node: Expr, args: tuple[Expr, ...]) -> Expr:
-            if node.op != "lfp":
-                return rule(node, args)
-            system, index = node.data
-            if id(system) not in systems:
-                new = systems[id(system)] = System(system.names)
-                new.definitions = tuple(rewrite(d, whole) for d in system.definitions)
-            return make("lfp", (), (systems[id(system)], index))
 
-        return self.map(lambda expr: rewrite(expr, whole, memo))
+def rewriting(rule: Callable[[Expr, tuple[Expr, ...]], Expr]) -> Callable[[Expr], Expr]:
+    """A function that applies a rule to every node of expressions, bottom up; the definitions of
+    recursions included, which stay shared by the expressions that it is called for."""
+    memo: dict[int, Expr] = {}
+    systems: dict[int, System] = {}
+    kept: list[Any] = []  # Ids are only unique while what they belong to lives.
+
+    def whole(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        if node.op != "lfp":
+            return rule(node, args)
+        system, index = node.data
+        if id(system) not in systems:
+            kept.append(system)
+            new = systems[id(system)] = System(system.names)
+            new.definitions = tuple(rewrite(d, whole) for d in system.definitions)
+        return make("lfp", (), (systems[id(system)], index))
+
+    def change(expr: Expr) -> Expr:
+        kept.append(expr)
+        return rewrite(expr, whole, memo)
+
+    return change
 
 
 def flat(value: Any) -> Iterator[Expr]:
@@ -98,12 +110,20 @@ def _mapped(value: Any, change: Callable[[Expr], Expr]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class InputDecl:
-    """Data that must be given: `fields` are the types of its columns."""
+    """Data that must be given: `fields` are the types of its columns, `axes` those of its keys."""
 
     name: str
     timed: bool
     fields: tuple[Type, ...]
     tensor: bool
+    axes: tuple[Axis, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its type, and the domains of its keys."""
+        keys = " × ".join(str(a.type) for a in self.axes)
+        type_ = "tensor" if self.tensor else ", ".join(map(str, self.fields))
+        return f"{type_} for each of {keys}" if keys else type_
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,37 +269,47 @@ def _read_input(term: Term, what: Term, domains: tuple[Term, ...], out: Directiv
         if what.args[1] != Struct("t"):
             raise _malformed(term, "an input that changes over time is declared at `t`")
         what = what.args[0]
-    if not isinstance(what, Struct) or not all(isinstance(a, Var) for a in what.args):
-        raise _malformed(term, "the arguments of an input are variables")
+    if not isinstance(what, Struct) or not all(isinstance(a, Var) or a == _KEY for a in what.args):
+        raise _malformed(term, "the arguments of an input are variables, or `key`")
     pred = Pred(what.functor, what.arity)
-    if pred in out.inputs or (not what.arity and what.functor in out.tensors):
+    if pred in out.inputs or what.functor in out.tensors:
         raise _twice(term, f"the input {pred}")
+    keys = tuple(i for i, a in enumerate(what.args) if a == _KEY)
+    whole = len(keys) == what.arity
+    tensor = domains[-1:] == (_TENSOR,) if keys else whole and domains != (Struct("bool"),)
+    if keys and tensor:
+        domains = domains[:-1]
     for domain in domains:
         _domain(domain, out)
-    boolean = what.arity == 0 and domains == (Struct("bool"),)
-    tensor = what.arity == 0 and not boolean
-    if tensor and domains:
-        at = "@t" if timed else ""
+    at = "@t" if timed else ""
+    if tensor and not keys and domains:
         fail(
             "E106",
             "an input without arguments is a tensor and has no domain",
             domains[0].span,
             f"for a number, write `:- input({what.functor}(X){at}, 0..10).`",
         )
-    if what.arity and domains and len(domains) != what.arity:
-        raise _malformed(term, f"give a domain for each of the {what.arity} arguments, or none")
+    if tensor and not whole:
+        raise _malformed(term, "the arguments of a tensor are keys")
+    if what.arity and (domains or keys) and len(domains) != what.arity:
+        least = "" if keys else ", or none"
+        raise _malformed(term, f"give a domain for each of the {what.arity} arguments{least}")
     given = Input(
         pred,
         timed,
         tuple(domains) if what.arity and domains else (None,) * what.arity,
         tensor,
-        boolean,
+        whole and not tensor,
+        keys,
         term.span,
     )
     if tensor:
         out.tensors[what.functor] = given
     else:
         out.inputs[pred] = given
+
+
+_KEY, _TENSOR = Struct("key"), Struct("tensor")
 
 
 def _shape(term: Term) -> tuple[int, ...]:

@@ -213,13 +213,18 @@ Clause = Rule | Choice | Draw
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Data from outside: one predicate, or one tensor if `tensor`."""
+    """Data from outside: one predicate, or a tensor if `tensor`.
+
+    The arguments at the positions in `keys` are keys: there is an atom, with values of its own, or
+    a tensor for each of their values. Where `boolean`, the data are truth values.
+    """
 
     pred: Pred
     timed: bool
     domains: tuple[Term | None, ...]
     tensor: bool
     boolean: bool
+    keys: tuple[int, ...] = ()
     span: Span | None = _span()
 
 

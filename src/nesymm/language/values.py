@@ -54,7 +54,7 @@ def value_positions(
 ) -> Values:
     clauses = list(clauses)
     values: dict[Pred, set[int]] = {
-        p: set(range(p.arity)) for p, i in inputs.items() if not i.tensor
+        p: set(range(p.arity)) - set(i.keys) for p, i in inputs.items() if not i.tensor
     }
     for pred, flags in fluents.items():
         values[pred] = {i for i, is_value in enumerate(flags) if is_value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import optax
 
@@ -18,12 +18,13 @@ from nesymm.training.results import Fitted
 from nesymm.training.trainer import make_trainer
 
 if TYPE_CHECKING:
+    from nesymm.inference.data_files import AnyData
     from nesymm.model import Model
 
 
 def fit(
     model: Model,
-    data: Mapping[str, Any],
+    data: AnyData,
     *,
     objective: Objective | Sequence[Objective] | None = None,
     metrics: Mapping[str, Term] | None = None,
@@ -31,7 +32,7 @@ def fit(
     optimizer: optax.GradientTransformation | None = None,
     epochs: int = 10,
     batch_size: int = 50,
-    validation: Mapping[str, Any] | None = None,
+    validation: AnyData | None = None,
     patience: int | None = None,
     clip: float | None = None,
     average: float = 0.0,

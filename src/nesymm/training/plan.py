@@ -15,6 +15,7 @@ import optax
 from nesymm.errors import NesymmError, NesymmWarning, warn
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import Sequences, prepare
+from nesymm.inference.data_files import AnyData, arrays_of
 from nesymm.inference.loop import to_arrays
 from nesymm.inference.methods import Auto, Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.inference.options import check_training
@@ -145,7 +146,7 @@ class Options:
     optimizer: optax.GradientTransformation | None
     epochs: int
     batch_size: int
-    validation: Mapping[str, Any] | None
+    validation: AnyData | None
     patience: int | None
     clip: float | None
     average: float
@@ -197,20 +198,24 @@ class Plan:
         return self.training.size // self.batch_size
 
 
-def make_plan(model: Model, data: Mapping[str, Any], options: Options) -> Plan:
+def make_plan(model: Model, data: AnyData, options: Options) -> Plan:
     terms = _terms(options.objective)
     metrics = dict(options.metrics or {})
     for name in ("epoch", "loss", "validation"):
         if name in metrics:
             raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
 
-    def loaded(arrays: Mapping[str, Any]) -> Data:
+    def arrays(given: AnyData) -> Any:
+        return given if options.transform is not None else arrays_of(model.step, given)
+
+    def loaded(given: Mapping[str, Any]) -> Data:
         read = (*terms, *metrics.values())
-        return load(model, arrays, read, options.steps, options.transform)
+        return load(model, given, read, options.steps, options.transform)
 
     optimizer = _optimizer(options.optimizer)
+    data = arrays(data)
     training = loaded(data)
-    held_out = None if options.validation is None else loaded(options.validation)
+    held_out = None if options.validation is None else loaded(arrays(options.validation))
     judged = held_out is not None and _informs(held_out, terms, model)
     if not _informs(training, terms, model):
         _warn_of_no_evidence()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import NesymmError
 from nesymm.html import MOST, table
+from nesymm.inference.frames import frame
 from nesymm.training.noise import Noise
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Fitted:
         """The last epochs of the history."""
         names = list(dict.fromkeys(n for row in self.history for n in row))
         return table(names, ([r.get(n, math.nan) for n in names] for r in self.history[-MOST:]))
+
+    def to_dataframe(self) -> Any:
+        """The history as a data frame of pandas, a row for each epoch."""
+        return frame(self.history)
 
     def table(self) -> str:
         """The history as text."""

@@ -20,12 +20,13 @@ from nesymm.training.results import Fitted
 from nesymm.training.trainer import make_trainer
 
 if TYPE_CHECKING:
+    from nesymm.inference.data_files import AnyData
     from nesymm.model import Model
 
 
 def fit_many(
     model: Model,
-    data: Mapping[str, Any],
+    data: AnyData,
     keys: Sequence[Key],
     *,
     networks: Callable[[Key], Mapping[str, Any]] | None = None,
@@ -35,7 +36,7 @@ def fit_many(
     optimizer: optax.GradientTransformation | None = None,
     epochs: int = 10,
     batch_size: int = 50,
-    validation: Mapping[str, Any] | None = None,
+    validation: AnyData | None = None,
     patience: int | None = None,
     clip: float | None = None,
     average: float = 0.0,

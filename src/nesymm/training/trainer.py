@@ -23,6 +23,7 @@ from nesymm.training.runs import chosen, each, keys_of
 from nesymm.training.state import State, Trainable, key_of, order_of
 
 if TYPE_CHECKING:
+    from nesymm.inference.data_files import AnyData
     from nesymm.model import Model
 
 # Random numbers from here on are not those of any epoch or batch.
@@ -238,7 +239,7 @@ class Trainer:
         return out
 
 
-def make_trainer(model: Model, data: Mapping[str, Any], options: Options) -> Trainer:
+def make_trainer(model: Model, data: AnyData, options: Options) -> Trainer:
     plan = make_plan(model, data, options)
     method = method_for(plan.terms, options.method)
     return Trainer(model, model._filter(method), plan, options.debias)

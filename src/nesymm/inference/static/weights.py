@@ -20,7 +20,8 @@ from nesymm.inference.tables import Tables
 from nesymm.inference.weights import law_density, marked, masses
 from nesymm.inference.world import Binding, Moment, World
 from nesymm.ir.algebra import is_const
-from nesymm.ir.expr import TRUE, Expr
+from nesymm.ir.expr import TRUE, Axis, Expr
+from nesymm.ir.passes.phases import canonical_axes
 from nesymm.ir.step import Param, Proposal, RandomVariable, StepProgram, flat
 from nesymm.ir.types import TensorAt
 
@@ -29,12 +30,14 @@ from nesymm.ir.types import TensorAt
 class Given:
     """What is known at run time.
 
-    An input is a tensor, the tuple of its columns, or None where it is missing.
+    An input is a tensor, the tuple of its columns, or None where it is missing; `masks` say for
+    which keys it is there, if not for all.
     """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     networks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def known(truth: Any, unless: bool = False) -> bool:
@@ -67,13 +70,16 @@ class Leaves(World):
         networks = Networks(step, given.networks, xp)
         parameters = {n: xp.asarray(value) for n, value in given.parameters.items()}
         there: dict[str, Any] = {n: () for n, v in given.inputs.items() if v is not None}
-        moment = Moment(0, 0, there, {}, {})
+        axes = {i.name: canonical_axes(i.axes) for i in step.inputs}
+        masks = {n: Named(mask, axes[n]) for n, mask in given.masks.items()}
+        moment = Moment(0, 0, there, {}, masks)
         super().__init__(step, moment, Binding(parameters, networks), {}, {}, draw=draw)
 
     def leaf(self, low: Tables, expr: Expr, keys: tuple[Named, ...]) -> Named:
         match expr.op:
             case "input":
-                return self._column(low, expr)
+                axes = self.input_axes.get(expr.data[0], ())
+                return low.at_keys(self._column(low, expr, axes), axes, expr, keys)
             case "param" if expr.data not in self.given.parameters:
                 has = ", ".join(self.given.parameters) or "none"
                 raise NesymmError(f"the parameter {expr.data} is not given (given: {has})")
@@ -82,7 +88,7 @@ class Leaves(World):
             raise NesymmError("\n".join(gave_nan(self.step, expr.data[0])))
         return found
 
-    def _column(self, low: Tables, expr: Expr) -> Named:
+    def _column(self, low: Tables, expr: Expr, axes: tuple[Axis, ...]) -> Named:
         name, column = expr.data
         if name not in self.given.inputs:
             has = ", ".join(self.given.inputs) or "none"
@@ -91,10 +97,10 @@ class Leaves(World):
         if value is None:  # Missing: what reads it is never used.
             return low.nothing(expr.type)
         if isinstance(value, tuple):
-            return Named(self.xp.asarray(value[column]))
+            return Named(self.xp.asarray(value[column]), axes)
         array = self.xp.asarray(value)
-        whole = isinstance(column, TensorAt) or (array.ndim == 0 and column == 0)
-        return Named(array if whole else array[..., column])
+        whole = isinstance(column, TensorAt) or (array.ndim == len(axes) and column == 0)
+        return Named(array if whole else array[..., column], axes)
 
 
 class Weights:

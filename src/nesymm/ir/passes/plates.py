@@ -35,7 +35,7 @@ from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import case, rebuild, substitute
 from nesymm.ir.expr import TRUE, Axis, Expr, make, postorder, rewrite
 from nesymm.ir.reachability import reachable
-from nesymm.ir.step import RandomVariable, StepProgram
+from nesymm.ir.step import RandomVariable, StepProgram, rewriting
 from nesymm.ir.types import domain
 
 Variables = Mapping[str, RandomVariable]
@@ -50,7 +50,7 @@ def lift(
     program with reductions over these written out."""
     step, variables = _mapped(step, variables, lambda e: _along_plates(e, variables, names))
     apart = _told_apart(step, variables, names)
-    step, variables = _mapped(step, variables, lambda e: unroll(e, {("rv", n) for n in apart}))
+    step, variables = _mapped(step, variables, unrolling({("rv", n) for n in apart}))
     return step, variables, apart
 
 
@@ -103,15 +103,15 @@ def _told_apart(step: StepProgram, variables: Variables, names: frozenset[str]) 
 # ---------------------------------------------------------------- reductions written out
 
 
-def unroll(expr: Expr, apart: Collection[Thing], all_of_them: bool = False) -> Expr:
-    """Write reductions out whose elements belong to variables or slots in `apart`.
+def unrolling(apart: Collection[Thing], all_of_them: bool = False) -> Callable[[Expr], Expr]:
+    """A function that writes reductions out whose elements belong to variables or slots in `apart`.
 
     A reduction that reads them at keys of their own may stay, if it is an `any`: its conditions
     along the axis depend on the same things, and given those each stands for itself. With
     `all_of_them` none stays.
     """
     if not apart:
-        return expr
+        return lambda expr: expr
 
     def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
         if not isinstance(node.data, Axis) or node.op == "axis":
@@ -121,7 +121,7 @@ def unroll(expr: Expr, apart: Collection[Thing], all_of_them: bool = False) -> E
             return rebuild(node, args)
         return written_out(node.op, node.data, args)
 
-    return rewrite(expr, rule)
+    return rewriting(rule)
 
 
 def written_out(op: str, axis: Axis, args: tuple[Expr, ...]) -> Expr:

@@ -243,7 +243,7 @@ def fetch(ctx: Context, term: Term, scope: Scope, prelude: list[Literal]) -> Ter
             # The name of a parameter is not a value, even where a variable has it too.
             keys = (fetch(ctx, i, scope, prelude) for i in index)
             return Struct("$param", (name, start, *keys), term.span)
-        case Struct("@", (Struct(name, ()) as inner, when)) if name in ctx.directives.tensors:
+        case Struct("@", (Struct(name, args), when)) if name in ctx.directives.tensors:
             time = read_time(when)
             if not isinstance(time, Now | At) or (isinstance(time, At) and time.index):
                 fail(
@@ -252,6 +252,7 @@ def fetch(ctx: Context, term: Term, scope: Scope, prelude: list[Literal]) -> Ter
                     term.span,
                     f"write `{name}@t`, `{name}@(t-1)` or `{name}@0`",
                 )
+            inner = Struct(name, tuple(fetch(ctx, a, scope, prelude) for a in args), term.span)
             lag = time.lag if isinstance(time, Now) else 0
             now = Struct("-", (Struct("t"), Num(lag))) if lag else Struct("t")
             return Struct("@", (inner, Num(0) if isinstance(time, At) else now), term.span)

@@ -95,7 +95,7 @@ class Context:
                 span,
                 f"compute with it: `Y is {pred.name}(X)`",
             )
-        if pred.name in self.directives.tensors and not pred.arity:
+        if pred.name in self.directives.tensors:
             fail(
                 "E101",
                 f"{pred.name} is a tensor from outside, not a predicate",

@@ -1,0 +1,224 @@
+"""Data in files: arrays, tables and facts, or a folder of these."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nesymm.errors import NesymmError, ProgramError
+from nesymm.inference.columns import DataError
+from nesymm.inference.data import wanted
+from nesymm.inference.facts import SEQUENCE, TIME, Table, as_arrays, filled, table_of
+from nesymm.inference.npz import read_npz
+from nesymm.ir.step import StepProgram
+from nesymm.ir.symbols import is_ground
+from nesymm.ir.terms import compile_term
+from nesymm.language.parser import read
+from nesymm.language.terms import Num, Struct, Term
+
+# Arrays by name, a list of facts for each sequence, a data frame, or a file of these.
+AnyData = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | PathLike[str] | Any
+
+_TABLES = (".csv", ".parquet")
+_KINDS = ".npz, .csv, .parquet or .json, or a folder of tables or of facts (.pl)"
+
+
+def arrays_of(step: StepProgram, data: Any) -> Any:
+    """Data in any of their forms, files too, as arrays by name."""
+    return read_file(step, data) if isinstance(data, str | PathLike) else as_arrays(step, data)
+
+
+def read_file(step: StepProgram, path: str | PathLike[str]) -> Any:
+    """The arrays of a file or folder.
+
+    A table whose file is called after a predicate lists facts of it; any other has a column for
+    each input and observation without keys. A folder holds tables, or a file of facts for each
+    sequence.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _folder(step, path)
+    kind = path.suffix.lower()
+    if kind in _TABLES:
+        table = _table(path)
+        return as_arrays(step, {path.stem: table} if _names(step, path.stem) else table)
+    if kind == ".json":
+        return as_arrays(step, _json(step, path))
+    if kind == ".npz":
+        return read_npz(path)
+    if kind == ".pl":
+        return filled(step, _tables_of_facts([path]), 1)
+    raise NesymmError(f"`{path}`: expected data in {_KINDS}")
+
+
+def _names(step: StepProgram, name: str) -> bool:
+    """Whether a program reads something of this name."""
+    return any(n == name or n.startswith(f"{name}(") for n in wanted(step))
+
+
+def _folder(step: StepProgram, path: Path) -> Any:
+    files = sorted(f for f in path.iterdir() if f.suffix.lower() in (*_TABLES, ".pl"))
+    kinds = {f.suffix.lower() for f in files}
+    if not files:
+        raise NesymmError(f"`{path}` has no table (.csv, .parquet) and no facts (.pl)")
+    if ".pl" in kinds and len(kinds) > 1:
+        raise NesymmError(f"`{path}` has tables and facts; give one or the other")
+    if ".pl" in kinds:
+        return filled(step, _tables_of_facts(files), len(files))
+    return as_arrays(step, {f.stem: _table(f) for f in files})
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _table(path: Path) -> Table:
+    return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
+
+
+def _csv(path: Path) -> Table:
+    """Numbers, true and false are read as such, and what is empty as missing."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, strict=True)
+            title = tuple(c.strip() for c in next(lines, ()))
+            rows = []
+            for line in lines:
+                if not line:
+                    continue
+                if len(line) != len(title):
+                    raise DataError(
+                        f"`{path}`, line {lines.line_num}: expected {len(title)} columns "
+                        f"({', '.join(title)}), received {len(line)}"
+                    )
+                rows.append(tuple(_cell(c.strip()) for c in line))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise NesymmError(f"`{path}` is no table of comma-separated values: {error}") from None
+    if not title:
+        raise NesymmError(f"`{path}` is empty; its first line names the columns")
+    if len(set(title)) < len(title) or "" in title:
+        raise NesymmError(f"`{path}`: the columns need names that differ: {', '.join(title)}")
+    return Table(path.stem, title, rows, f"`{path}`", 2)
+
+
+def _cell(text: str) -> Any:
+    if not text:
+        return None
+    known = {"true": True, "false": False, "nan": None}
+    if text.lower() in known:
+        return known[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import read_table
+    except ImportError:
+        raise NesymmError(
+            "pyarrow is needed for Parquet files\n  = help: `pip install 'nesymm[data]'`"
+        ) from None
+    try:
+        frame = read_table(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except ArrowException as error:
+        raise NesymmError(f"`{path}` is no Parquet file: {error}") from None
+    table = table_of(path.stem, frame)
+    return Table(path.stem, table.columns, table.rows, f"`{path}`")
+
+
+# ---------------------------------------------------------------- facts
+
+
+def _json(step: StepProgram, path: Path) -> Any:
+    """Arrays by name, or a list of a dictionary for each sequence, whose lists are facts where
+    something has keys."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except ValueError as error:
+        raise NesymmError(f"`{path}` is not JSON: {error}") from None
+    if isinstance(data, dict):
+        return {name: _array(path, name, value) for name, value in data.items()}
+    if not isinstance(data, list):
+        raise DataError(f"`{path}`: expected arrays by name, or a list of facts for each sequence")
+    keyed = {n for n, w in wanted(step).items() if w.axes}
+    return [
+        {n: [tuple(f) if isinstance(f, list) else f for f in v] if n in keyed else v
+         for n, v in d.items()} if isinstance(d, dict) else d
+        for d in data
+    ]  # fmt: skip
+
+
+def _array(path: Path, name: str, value: Any) -> np.ndarray:
+    """Lists within lists as an array; null is missing."""
+    try:
+        np.asarray(value, None if isinstance(value, list) else object)
+        array = np.asarray(value, object)
+    except ValueError:
+        raise DataError(
+            f"`{path}`: {name}: the lists differ in length; pad them with null, and give `length`"
+        ) from None
+    if any(isinstance(v, str | dict) for v in array.ravel()):
+        return array
+    missing = any(v is None for v in array.ravel())
+    return array.astype(float) if missing else np.asarray(value)
+
+
+def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
+    """The facts of one file for each sequence, by predicate; their times are those of atoms."""
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    columns: dict[str, tuple[str, ...]] = {}
+    for number, path in enumerate(files):
+        for statement in _statements(path):
+            time: tuple[Any, ...] = ()
+            match statement:
+                case Struct("@", (Struct() as atom, Num(int(at)))):
+                    time = (at,)
+                case Struct() as atom:
+                    pass
+                case _:
+                    atom = Struct(":-")
+            terms = tuple(compile_term(a, {}, lambda: 0) for a in atom.args)
+            if atom.functor in (":-", "::", "~", ";") or not all(map(is_ground, terms)):
+                line = statement.span.line if statement.span else 1
+                raise DataError(
+                    f"`{path}`, line {line}: expected a fact without variables, as `edge(a, b).` "
+                    "or `door(north)@3.`"
+                )
+            lead = (SEQUENCE, TIME) if time else (SEQUENCE,)
+            title = (*lead, *("",) * len(terms))
+            if columns.setdefault(atom.functor, title) != title:
+                raise DataError(
+                    f"`{path}`, line {statement.span.line if statement.span else 1}: "
+                    f"{atom.functor} has other arguments, or a time, in other facts"
+                )
+            rows.setdefault(atom.functor, []).append((number, *time, *terms))
+    return {n: Table(n, columns[n], found, f"facts of {n}") for n, found in rows.items()}
+
+
+def _statements(path: Path) -> tuple[Term, ...]:
+    try:
+        return read(path).statements
+    except ProgramError as error:
+        if set(error.codes) == {"E002"}:
+            return ()  # a sequence about which there are no facts
+        raise
+
+
+def _unreadable(path: Path, error: OSError) -> NesymmError:
+    return NesymmError(f"cannot read `{path}`: {error.strerror or error}")

@@ -1,0 +1,95 @@
+"""The facts of a program as data: inputs with keys, over domains with a value that no fact has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from differential import syntax as s
+from nesymm.inference.data import wanted
+from nesymm.ir.types import domain
+
+# A name that no program uses.
+NOBODY = "nobody"
+
+
+def tables(case: s.Case) -> dict[str, list[tuple[Any, ...]]]:
+    """The predicates that consist of ground facts, with their rows."""
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    others: set[str] = set()
+    for x in case.statements:
+        match x:
+            case s.Clause(((None, s.Atom(name, args, None)),), ()) if args and all(map(_key, args)):
+                rows.setdefault(name, []).append(args)
+            case s.Clause(heads):
+                others |= {atom.name for _, atom in heads}
+            case s.Draw(atom) | s.Best(atom):
+                others.add(atom.name)
+    plain = {
+        name: found
+        for name, found in rows.items()
+        if name not in others and len({tuple(map(type, r)) for r in found}) == 1
+    }
+    return plain
+
+
+def _key(term: Any) -> bool:
+    whole = isinstance(term, int) and not isinstance(term, bool)
+    name = isinstance(term, str) and not s.is_variable(term)
+    return (whole or name) and not isinstance(term, s.Named)
+
+
+def as_data(case: s.Case) -> tuple[s.Case, dict[str, np.ndarray]]:
+    """The case with inputs in the place of its facts, and the arrays of these."""
+    arrays: dict[str, np.ndarray] = {}
+    directives = []
+    found = tables(case)
+    for name, rows in found.items():
+        columns = [_domain([row[i] for row in rows]) for i in range(len(rows[0]))]
+        array = np.zeros((len(case.lengths), *map(len, columns)), bool)
+        for row in rows:
+            array[(slice(None), *(c.index(k) for c, k in zip(columns, row, strict=True)))] = True
+        arrays[name] = array
+        keys = ", ".join(["key"] * len(columns))
+        domains = ", ".join(map(_shown, columns))
+        directives.append(s.Directive(f"input({name}({keys}), {domains})"))
+    kept = tuple(
+        x for x in case.statements if not (isinstance(x, s.Clause) and x.heads[0][1].name in found)
+    )
+    return replace(case, statements=(*directives, *kept)), arrays
+
+
+def _domain(values: list[Any]) -> list[Any]:
+    """All values in the order of their first appearance (whole numbers: all between), and one."""
+    if isinstance(values[0], int):
+        return list(range(min(values), max(values) + 2))
+    return [*dict.fromkeys(values), NOBODY]
+
+
+def _shown(column: list[Any]) -> str:
+    if isinstance(column[0], int):
+        return f"{column[0]}..{column[-1]}"
+    return s.show(column)
+
+
+def with_entities(model: Any, data: dict[str, Any], case: s.Case) -> dict[str, Any]:
+    """Observations along an axis of all entities; those of no entity are missing."""
+    out = dict(data)
+    for name, want in wanted(model.step).items():
+        if want.kind != "observation" or not want.axes:
+            continue
+        shape = tuple(a.size for a in want.axes)
+        series = case.data[name]
+        lead = (len(case.lengths), *((case.steps,) if want.timed else ()))
+        array = np.full((*lead, *shape), None, object)
+        places = [domain(a.type) for a in want.axes]
+        for key, values in series.items():
+            at = tuple(p.index(k) for p, k in zip(places, key, strict=True))
+            array[(..., *at)] = np.array(values, dtype=object)
+        present = [v for v in array.ravel() if v is not None]
+        if not any(isinstance(v, str) for v in present):
+            array = np.where(array == None, np.nan, array).astype(float)  # noqa: E711
+        out[name] = array
+    return out

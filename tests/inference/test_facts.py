@@ -1,0 +1,206 @@
+"""Facts as data: Python facts, data frames of three kinds, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import nesymm
+
+PEOPLE = "[ann, bob, eve]"
+PROGRAM = f"""
+:- input(person(key), {PEOPLE}).
+:- input(friend(key, key), {PEOPLE}, {PEOPLE}).
+:- input(age(key, A), {PEOPLE}, 0..99).
+:- input(rain@t, bool).
+0.3::sad(P)@t :- person(P).
+0.4::sad(P)@t :- friend(P, Q), sad(Q)@(t-1).
+0.5::sad(P)@t :- age(P, A), A > 30, rain@t.
+0.8::cries(P)@t :- sad(P)@t.
+observe(cries(P)@t).
+query(sad(P)@t).
+"""
+MODEL = nesymm.compile(PROGRAM)
+FACTS: list[dict[str, Any]] = [
+    {
+        "person": ["ann", "bob"],
+        "friend": [("ann", "bob")],
+        "age": [("ann", 40)],
+        "rain": [True, False],
+        "cries": [(0, "ann", True), (1, "bob", False)],
+    },
+    {"person": ["eve"], "rain": [False, True, True], "cries": [(1, "eve")]},
+]
+COLUMNS: dict[str, dict[str, list[Any]]] = {
+    "person": {"sequence": ["a", "a", "b"], "name": ["ann", "bob", "eve"]},
+    "friend": {"sequence": ["a"], "x": ["ann"], "y": ["bob"]},
+    "age": {"sequence": ["a"], "p": ["ann"], "age": [40]},
+    "rain": {"sequence": list("aabbb"), "time": [0, 1, 0, 1, 2], "rain": [1, 0, 0, 1, 1]},
+    "cries": {
+        "sequence": list("aab"), "time": [0, 1, 1], "p": ["ann", "bob", "eve"],
+        "yes": [True, False, True],
+    },
+}  # fmt: skip
+
+
+def arrays() -> dict[str, Any]:
+    """The same by hand."""
+    friend = np.zeros((2, 3, 3), bool)
+    friend[0, 0, 1] = True
+    age = np.full((2, 3), np.nan)
+    age[0, 0] = 40
+    cries = np.full((2, 3, 3), np.nan)
+    cries[0, 0, 0], cries[0, 1, 1], cries[1, 1, 2] = 1, 0, 1
+    return {
+        "person": np.array([[1, 1, 0], [0, 0, 1]], bool),
+        "friend": friend, "age": age, "cries": cries,
+        "rain": np.array([[1, 0, 0], [0, 1, 1]], bool), "length": np.array([2, 3]),
+    }  # fmt: skip
+
+
+def same(data: Any) -> None:
+    expected = MODEL.filter(arrays(), method="exact")
+    found = MODEL.filter(data, method="exact")
+    assert found.lengths.tolist() == [2, 3]
+    np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+    for name, answers in expected.filtered.items():
+        np.testing.assert_array_equal(found.filtered[name], answers)
+
+
+def test_python_facts() -> None:
+    same(FACTS)
+
+
+@pytest.mark.parametrize("make", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_data_frames(make: Any) -> None:
+    same({name: make(columns) for name, columns in COLUMNS.items()})
+
+
+def test_frames_beside_arrays() -> None:
+    keep = arrays()
+    del keep["friend"]
+    frame = pandas.DataFrame({"sequence": [0], "x": ["ann"], "y": ["bob"]})
+    same({**keep, "friend": frame})
+
+
+def test_one_table_of_all() -> None:
+    model = nesymm.compile(
+        ":- input(rain@t, bool). :- input(cold(T), real). 0.3::wet@t :- not rain@t. "
+        "wet@t :- rain@t. x(X)@t ~ normal(T, 1) :- cold(T), wet@t. observe(x@t)."
+    )
+    frame = pandas.DataFrame({
+        "sequence": [7, 7, 9], "time": [0, 1, 0], "rain": [1, 0, 1],
+        "cold": [0.5, 0.5, 2.0], "x": [0.1, np.nan, 0.3],
+    })  # fmt: skip
+    found = model.filter(frame, method="exact")
+    right = model.filter(
+        {"rain": [[1, 0], [1, 0]], "cold": [0.5, 2.0], "x": [[0.1, np.nan], [0.3, np.nan]]},
+        steps=[2, 1],
+        method="exact",
+    )
+    np.testing.assert_array_equal(found.log_evidence, right.log_evidence)
+
+
+def test_training_takes_facts() -> None:
+    model = nesymm.compile(PROGRAM.replace("0.3::sad", "t(0.3)::sad"))
+    runs = [
+        model.fit(d, epochs=2, method="exact", progress=False).model.parameters
+        for d in (FACTS, arrays())
+    ]
+    assert runs[0] == runs[1] != model.parameters
+
+
+def test_worlds_without_time() -> None:
+    model = nesymm.compile("""
+        :- input(edge(key, key), [a, b, c], [a, b, c]).
+        path(X, Y) :- edge(X, Y), open(X, Y).
+        path(X, Y) :- edge(X, Z), open(X, Z), path(Z, Y).
+        0.5::open(X, Y) :- edge(X, Y).
+        query(path(a, c)).
+    """)
+    for edges in ([("a", "b"), ("b", "c")], {("b", "c"), ("a", "b")}):
+        assert model.infer({"edge": edges}).probability("path(a,c)") == pytest.approx(0.25)
+    frame = polars.DataFrame({"from": ["a", "a", "b"], "to": ["b", "c", "c"]})
+    found = model.infer({"edge": frame}).probability("path(a,c)")
+    assert found == pytest.approx(1 - 0.5 * 0.75)
+
+
+def test_entities_that_have_arrays_of_their_own() -> None:
+    """Of facts in the program, each is observed apart."""
+    model = nesymm.compile(
+        "e(ann). e(bob). 0.5::a(E)@t :- e(E). observe(a(E)@t) :- e(E). x@t :- a(_)@t. query(x@t)."
+    )
+    found = model.filter([{"a": [(0, "ann", False), (0, "bob", False), (1, "bob", True)]}])
+    assert found.filtered["x@t"].tolist() == [[0, 1]]
+    with pytest.raises(nesymm.DataError, match=r"a, row 0: no such entity .*a\(ann\), a\(bob\)"):
+        model.filter([{"a": [(0, "joe", False)]}])
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "a key out of range": (
+        {"friend": {"sequence": ["a"], "x": ["ann"], "y": ["joe"]}},
+        r"friend, row 0, column y: the key 'joe' of friend is not in its domain, one of \{ann, ",
+    ),
+    "a column too few": (
+        {"friend": {"sequence": ["a"], "x": ["ann"]}},
+        "friend: expected the columns key 1, key 2, bool besides .* received 1: x",
+    ),
+    "two values": (
+        {"age": {"sequence": ["a", "a"], "x": ["ann", "ann"], "y": [3, 4]}},
+        r"age, row 1: age\(ann\) has two values, 3 \(row 0\) and 4",
+    ),
+    "no time": (
+        {"rain": {"sequence": ["a", "a"], "rain": [1, 1]}},
+        r"rain: the column `time` is needed, since rain has a time \(there are: sequence, rain\)",
+    ),
+    "half a step": (
+        {"rain": {"sequence": ["a", "a"], "time": [0, 1.5], "rain": [1, 1]}},
+        "rain, row 1: expected a step from 0 in the column `time`, received 1.5",
+    ),
+    "a value out of range": (
+        {"age": {"sequence": ["a"], "x": ["ann"], "y": [400]}},
+        "input age: 400 at sequence 0 is outside its domain, int 0..99",
+    ),
+    "no sequences": (
+        {"friend": {"x": ["ann"], "y": ["bob"]}},
+        "friend: the column `sequence` is needed, since there are 2 sequences",
+    ),
+    "an unknown name": ({"foo": {"x": [1]}}, "the program reads no data called foo"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_in_frames(mistake: str) -> None:
+    columns, message = MISTAKES[mistake]
+    frames = {n: pandas.DataFrame(c) for n, c in {**COLUMNS, **columns}.items()}
+    with pytest.raises(nesymm.DataError, match=message):
+        MODEL.filter(frames)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (
+            [{"friend": [("ann",), ("ann", "bob")]}],
+            "of sequence 0 differ in their number",
+        ),
+        ([{"person": ["zoe"]}], "the key 'zoe' of person is not in its domain"),
+        ([{"person": [True]}], "the key True of person is not in its domain"),
+        ([{"rain": [[1], [0]]}, {"rain": [1]}], "input rain: the sequences differ in shape"),
+        ([], "or a list with a dictionary of facts for each sequence"),
+        ([3], "or a list with a dictionary of facts for each sequence"),
+    ],
+)
+def test_mistakes_in_facts(facts: Any, message: str) -> None:
+    with pytest.raises(nesymm.DataError, match=message):
+        MODEL.filter(facts, steps=2)
+
+
+def test_frames_are_read_through_narwhals() -> None:
+    same({name: narwhals.from_native(pandas.DataFrame(c)) for name, c in COLUMNS.items()})
