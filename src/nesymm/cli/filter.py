@@ -10,8 +10,8 @@ import typer
 from nesymm.cli.model_files import open_over_time
 from nesymm.cli.output import print_json, print_parts, reporting
 from nesymm.cli.sequences import conclude, filter_arrays
+from nesymm.inference.data_files import read_file
 from nesymm.inference.methods import parse_method
-from nesymm.inference.npz import read_npz
 
 
 def filter_data(
@@ -33,7 +33,7 @@ def filter_data(
             refuse_unwritable(plot)
         chosen = parse_method(method, particles)
         model = open_over_time(files, const, networks, "; `nesymm query` answers it")
-        found = filter_arrays(model, read_npz(data), data, chosen, seed, steps)
+        found = filter_arrays(model, read_file(model.step, data), data, chosen, seed, steps)
         if json:
             print_json(found.as_json())
         else:
