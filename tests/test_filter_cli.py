@@ -516,11 +516,11 @@ def test_one_array_is_not_a_file_of_arrays(write, tmp_path: Path) -> None:
     path = tmp_path / "data.npy"
     np.save(path, np.ones((1, 3)))
     result = run("filter", write(SEEN), "--data", str(path))
-    assert result.exit_code == 2 and "is not an .npz file" in result.stderr
+    assert result.exit_code == 2 and "expected data in .npz" in result.stderr
     result = run("filter", write(SEEN), "--data", str(tmp_path / "none.npz"))
     assert result.exit_code == 2 and "No such file or directory" in result.stderr
     result = run("filter", write(SEEN), "--data", str(tmp_path))
-    assert result.exit_code == 2 and "cannot read" in result.stderr
+    assert result.exit_code == 2 and "has no table (.csv, .parquet)" in result.stderr
 
 
 @pytest.mark.parametrize(

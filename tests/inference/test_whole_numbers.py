@@ -293,7 +293,10 @@ def test_queries_for_what_is_known() -> None:
 @pytest.mark.parametrize("verb", ["filter", "smooth", "trajectories", "generate", "log_evidence"])
 def test_a_number_of_steps_that_is_none(verb: str, steps: int) -> None:
     model = nesymm.compile("0.5::a@t. query(a@t).")
-    with pytest.raises(DataError, match=f"steps: expected .* 1 or more, received {steps!r}"):
+    reason = f"1 or more, received {steps!r}"
+    if steps == 10**12:
+        reason = "whose results fit into memory, received 1,000,000,000,000 steps of 1 sequences"
+    with pytest.raises(DataError, match=f"steps: expected a number of steps,? {reason}"):
         getattr(model, verb)(steps=steps)
 
 

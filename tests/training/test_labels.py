@@ -45,7 +45,7 @@ def test_missing_labels(labels: Any) -> None:
 
 def test_mistakes_in_fit() -> None:
     model = nesymm.compile(RAIN)
-    with pytest.raises(NesymmError, match="data: expected a dictionary of arrays by name, rec"):
+    with pytest.raises(NesymmError, match="data: expected arrays by name, or a list with a dict"):
         model.fit([1], progress=False)  # type: ignore[arg-type]
     with pytest.raises(
         NesymmError, match=r"batch_size: expected a whole number from 1, received 2\.5"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from nesymm.errors import Span, fail
 from nesymm.ground.tabling import Table
@@ -21,10 +21,20 @@ from nesymm.ir.expr import Expr, System, fold, make, rewrite
 from nesymm.ir.reachability import strong_components
 from nesymm.ir.terms import atom_text
 
-if TYPE_CHECKING:
-    from nesymm.ground.tabling import Table
-
 Dependencies = dict[Expr, bool]  # atom -> whether it is needed to be false
+
+
+def refuse_cycle(open_: list[Table], table: Table, span: Span | None, why: str) -> NoReturn:
+    """Refuse what depends on itself, by way of the tables that are open."""
+    start = next(i for i, t in enumerate(open_) if t.number >= table.low)
+    names = [t.name() for t in open_[start:] if t.pred.kind == "program"]
+    fail(
+        "E312",
+        f"{why}, within one step",
+        span,
+        "look one step back (`@(t-1)`), or break the cycle",
+        "through " + " → ".join((names or ["itself"])[:8]),
+    )
 
 
 @dataclass

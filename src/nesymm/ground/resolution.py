@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from nesymm.errors import Span, fail
+from nesymm.errors import Span
 from nesymm.ground import builtins, calls
 from nesymm.ground.answers import (
     as_asked,
@@ -31,7 +31,7 @@ from nesymm.ground.answers import (
 )
 from nesymm.ground.collect import gather
 from nesymm.ground.context import Context
-from nesymm.ground.cycles import break_cycles
+from nesymm.ground.cycles import break_cycles, refuse_cycle
 from nesymm.ground.limits import check_answers, check_call, measure, too_deep
 from nesymm.ground.literals import (
     BuiltinLit,
@@ -317,20 +317,10 @@ class Engine:
                 state.table.ordered = False
                 self._continue(state, state.env, not_(reference))
             case CollectLit():
-                self._cyclic(table, lit.span, "the answers to collect depend on the result")
+                why = "the answers to collect depend on the result"
+                refuse_cycle(self.open, table, lit.span, why)
             case DrawLit():
-                self._cyclic(table, lit.span, "the random variable depends on itself")
-
-    def _cyclic(self, table: Table, span: Span | None, why: str) -> None:
-        start = next(i for i, t in enumerate(self.open) if t.number >= table.low)
-        names = [t.name() for t in self.open[start:] if t.pred.kind == "program"]
-        fail(
-            "E312",
-            f"{why}, within one step",
-            span,
-            "look one step back (`@(t-1)`), or break the cycle",
-            "through " + " → ".join((names or ["itself"])[:8]),
-        )
+                refuse_cycle(self.open, table, lit.span, "the random variable depends on itself")
 
     def _feed_open(self, state: State, answer: Answer) -> None:
         """An answer of an open table, for a derivation of the same cycle."""
