@@ -46,11 +46,17 @@ def as_data(case: s.Case) -> tuple[s.Case, dict[str, np.ndarray]]:
     arrays: dict[str, np.ndarray] = {}
     directives = []
     found = tables(case)
-    for name, rows in found.items():
+    listed = any("nth" in feature for feature in case.features)
+    for name, rows in tuple(found.items()):
         columns = [_domain([row[i] for row in rows]) for i in range(len(rows[0]))]
+        places = [tuple(c.index(k) for c, k in zip(columns, row, strict=True)) for row in rows]
+        if listed and places != sorted(places):
+            # A list of inputs has the order of their keys, one of facts that of the facts.
+            del found[name]
+            continue
         array = np.zeros((len(case.lengths), *map(len, columns)), bool)
-        for row in rows:
-            array[(slice(None), *(c.index(k) for c, k in zip(columns, row, strict=True)))] = True
+        for place in places:
+            array[(slice(None), *place)] = True
         arrays[name] = array
         keys = ", ".join(["key"] * len(columns))
         domains = ", ".join(map(_shown, columns))
