@@ -18,6 +18,7 @@ from nesymm.inference.static.weights import Weights
 from nesymm.ir.algebra import conjuncts, const, eq
 from nesymm.ir.axes import rebuild
 from nesymm.ir.expr import TIME, Expr, make, postorder
+from nesymm.ir.passes.apart import elements_apart
 from nesymm.ir.passes.finish import fail_open
 from nesymm.ir.passes.overflow import watch_sampled
 from nesymm.ir.passes.phases import at_first
@@ -73,7 +74,7 @@ class Problem:
         step = replace(step, observations=tuple(evidence), variables=variables)
         if any(node is TIME or node.op == "slot" for node in postorder(step.roots())):
             step = at_first(step)  # Nothing came before.
-        self.step = watch_sampled(eliminate(substitute_observed(step)))
+        self.step = watch_sampled(eliminate(substitute_observed(elements_apart(step))))
         self.observed = observed
         self.encoding = Encoding(self.step, worlds=worlds)
         formula = self.encoding.formula
