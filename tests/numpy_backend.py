@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -38,7 +39,7 @@ def evaluate(jaxpr: core.Jaxpr, consts: Any, *args: Any) -> list[Any]:
     def read(atom: Any) -> Any:
         return constant(atom.val, atom) if isinstance(atom, core.Literal) else env[atom]
 
-    for eqn in jaxpr.eqns:
+    for eqn, over in zip(jaxpr.eqns, _last_uses(jaxpr), strict=True):
         inputs = [read(a) for a in eqn.invars]
         rule = RULES.get(eqn.primitive.name)
         if rule is not None:
@@ -49,7 +50,21 @@ def evaluate(jaxpr: core.Jaxpr, consts: Any, *args: Any) -> list[Any]:
             out = [out]
         for var, value in zip(eqn.outvars, out, strict=True):
             env[var] = value
+        for var in over:
+            env.pop(var, None)
     return [read(a) for a in jaxpr.outvars]
+
+
+@lru_cache(maxsize=1024)
+def _last_uses(jaxpr: core.Jaxpr) -> list[list[Any]]:
+    """What no equation after each reads: kept, the tables of a step would take gigabytes."""
+    seen = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
+    found: list[list[Any]] = []
+    for eqn in reversed(jaxpr.eqns):
+        named = [*(v for v in eqn.invars if not isinstance(v, core.Literal)), *eqn.outvars]
+        found.append([v for v in dict.fromkeys(named) if v not in seen])
+        seen.update(named)
+    return found[::-1]
 
 
 def _by_xla(eqn: Any, inputs: list[Any]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nesymm.errors import NesymmError
@@ -69,7 +69,15 @@ NAMINGS = (
     Naming(1 << 20, shared=False, most=1 << 26),
 )
 # Given a particle, tables are small as a rule, and computed faster than names are summed out.
-NAMINGS_OF_PARTICLES = (Naming(values=False), *NAMINGS)
+# A quarter of a gigabyte is enough for one of many tables, if there is another way.
+_ENOUGH = 1 << 28
+NAMINGS_OF_PARTICLES = (
+    Naming(values=False, most=_ENOUGH),
+    replace(NAMINGS[0], most=_ENOUGH),
+    *NAMINGS[1:],
+    Naming(values=False),
+    NAMINGS[0],
+)
 
 
 def by_some_naming(attempt: Callable[[Naming], Any], namings: Iterable[Naming] = NAMINGS) -> Any:
