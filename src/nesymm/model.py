@@ -311,12 +311,13 @@ class Model:
 
         The options are those of `filter`. A sequence that fails has length 0.
         """
-        from nesymm.inference.data import wanted, without_lengths
+        from nesymm.inference.data import Arrays, wanted, without_lengths
         from nesymm.inference.trajectories import Trajectories
 
         request = self._request(data, steps, key, errors)
         drawn = self._filter(method).trajectories(request, count, best)
-        return Trajectories(self, drawn, without_lengths(wanted(self.step), request.data))
+        given = Arrays(without_lengths(wanted(self.step), request.data), request.names)
+        return Trajectories(self, drawn, given)
 
     def generate(
         self,

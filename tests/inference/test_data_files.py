@@ -133,7 +133,18 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     ),
     "a key out of range": (
         "edge.csv", b"from,to\nann,bob\nann,joe\n",
-        r"edge\.csv`, row 3, column to: the key 'joe' of edge is not in its domain",
+        r"edge\.csv`, line 3, column to: the key 'joe' of edge is not in its domain",
+    ),
+    "a key out of range behind an empty line": (
+        "edge.csv", b'from,to\n\nann,bob\n"ann",joe\n',
+        r"edge\.csv`, line 4, column to: the key 'joe' of edge is not in its domain",
+    ),
+    "a value out of range": (
+        "base.csv", b"base\nlow\n",
+        r"base\.csv`, line 2, column base: expected real as the value of base, received 'low'",
+    ),
+    "a fact that does not fit": (
+        "d.pl", b"base(1.0).\nedge(ann, joe).", r"d\.pl`, line 2: the key 'joe' of edge",
     ),
     "no title": ("edge.csv", b"", "is empty; its first line names the columns"),
     "two columns of one name": ("edge.csv", b"a,a\n", "the columns need names that differ: a, a"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import numpy as np
 from nesymm.errors import NesymmError, ProgramError
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import wanted
-from nesymm.inference.facts import SEQUENCE, TIME, Table, as_arrays, filled, table_of
+from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, table_of
+from nesymm.inference.facts import as_arrays
+from nesymm.inference.filling import filled
 from nesymm.inference.npz import read_npz
 from nesymm.ir.step import StepProgram
 from nesymm.ir.symbols import is_ground
@@ -24,6 +28,9 @@ from nesymm.language.terms import Num, Struct, Term
 
 # Arrays by name, a list of facts for each sequence, a data frame, or a file of these.
 AnyData = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | PathLike[str] | Any
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
+_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _TABLES = (".csv", ".parquet")
 _KINDS = ".npz, .csv, .parquet or .json, or a folder of tables or of facts (.pl)"
@@ -87,8 +94,9 @@ def _csv(path: Path) -> Table:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, strict=True)
             title = tuple(c.strip() for c in next(lines, ()))
-            rows = []
+            rows, numbers, began = [], [], lines.line_num
             for line in lines:
+                before, began = began, lines.line_num
                 if not line:
                     continue
                 if len(line) != len(title):
@@ -97,6 +105,7 @@ def _csv(path: Path) -> Table:
                         f"({', '.join(title)}), received {len(line)}"
                     )
                 rows.append(tuple(_cell(c.strip()) for c in line))
+                numbers.append(before + 1)
     except OSError as error:
         raise _unreadable(path, error) from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -105,21 +114,19 @@ def _csv(path: Path) -> Table:
         raise NesymmError(f"`{path}` is empty; its first line names the columns")
     if len(set(title)) < len(title) or "" in title:
         raise NesymmError(f"`{path}`: the columns need names that differ: {', '.join(title)}")
-    return Table(path.stem, title, rows, f"`{path}`", 2)
+    return Table(path.stem, title, rows, f"`{path}`", lambda row: f"`{path}`, line {numbers[row]}")
 
 
 def _cell(text: str) -> Any:
+    """Numbers, true and false are read as such; what is empty, or NaN, is missing."""
     if not text:
         return None
     known = {"true": True, "false": False, "nan": None}
     if text.lower() in known:
         return known[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _REAL.fullmatch(text) else text
 
 
 def _parquet(path: Path) -> Table:
@@ -137,7 +144,7 @@ def _parquet(path: Path) -> Table:
     except ArrowException as error:
         raise NesymmError(f"`{path}` is no Parquet file: {error}") from None
     table = table_of(path.stem, frame)
-    return Table(path.stem, table.columns, table.rows, f"`{path}`")
+    return replace(table, source=f"`{path}`")
 
 
 # ---------------------------------------------------------------- facts
@@ -183,8 +190,10 @@ def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
     """The facts of one file for each sequence, by predicate; their times are those of atoms."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
     columns: dict[str, tuple[str, ...]] = {}
+    origins: dict[str, list[str]] = {}
     for number, path in enumerate(files):
         for statement in _statements(path):
+            place = f"`{path}`, line {statement.span.line if statement.span else 1}"
             time: tuple[Any, ...] = ()
             match statement:
                 case Struct("@", (Struct() as atom, Num(int(at)))):
@@ -195,20 +204,22 @@ def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
                     atom = Struct(":-")
             terms = tuple(compile_term(a, {}, lambda: 0) for a in atom.args)
             if atom.functor in (":-", "::", "~", ";") or not all(map(is_ground, terms)):
-                line = statement.span.line if statement.span else 1
                 raise DataError(
-                    f"`{path}`, line {line}: expected a fact without variables, as `edge(a, b).` "
+                    f"{place}: expected a fact without variables, as `edge(a, b).` "
                     "or `door(north)@3.`"
                 )
             lead = (SEQUENCE, TIME) if time else (SEQUENCE,)
             title = (*lead, *("",) * len(terms))
             if columns.setdefault(atom.functor, title) != title:
                 raise DataError(
-                    f"`{path}`, line {statement.span.line if statement.span else 1}: "
-                    f"{atom.functor} has other arguments, or a time, in other facts"
+                    f"{place}: {atom.functor} has other arguments, or a time, in other facts"
                 )
             rows.setdefault(atom.functor, []).append((number, *time, *terms))
-    return {n: Table(n, columns[n], found, f"facts of {n}") for n, found in rows.items()}
+            origins.setdefault(atom.functor, []).append(place)
+    return {
+        n: Table(n, columns[n], found, f"facts of {n}", origins[n].__getitem__)
+        for n, found in rows.items()
+    }
 
 
 def _statements(path: Path) -> tuple[Term, ...]:
