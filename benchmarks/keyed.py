@@ -46,7 +46,7 @@ query(at(8, 8)@t).
 PARTICLES = 100
 # Exact inference goes through all places at each step, and takes much longer.
 METHODS: dict[str, tuple[nesymm.Method, int]] = {
-    "exact forward": (ExactForward(), 10),
+    "exact forward": (ExactForward(), 3),
     "Rao-Blackwellised": (RaoBlackwellised(particles=PARTICLES), 1),
     "bootstrap": (Bootstrap(particles=PARTICLES), 1),
 }

@@ -47,7 +47,7 @@ def test_each_has_the_answers_that_it_has_alone(method: str) -> None:
     for b, length in enumerate(LENGTHS):
         right = MODEL.filter(alone(b), method="exact")
         # 1,000 particles: four standard errors of a probability, and of the evidence of each step.
-        error = 1e-5 if exact else 4 * 0.5 / np.sqrt(found.effective[b, :length].min())
+        error = 1e-5 if exact else float(2 / np.sqrt(found.effective[b, :length].min()))
         np.testing.assert_allclose(
             found.filtered["wet@t"][b, :length], right.filtered["wet@t"][0], atol=error
         )

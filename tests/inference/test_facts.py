@@ -311,3 +311,21 @@ def test_sequences_that_arrays_do_not_have() -> None:
     keep = arrays()
     with pytest.raises(nesymm.DataError, match=r"friend, row 1: the sequence 2 is none of those"):
         MODEL.filter({**keep, "friend": frame})
+
+
+def test_labels_are_data_too() -> None:
+    """One for each sequence, in any form: the same as an array."""
+    model = nesymm.compile("t(0.3)::wet@t. 0.9::seen@t :- wet@t. observe(seen@t). query(wet@T).")
+    loss = nesymm.QueryLoss("wet@T", "was")
+    rows = {"sequence": ["x", "x", "y"], "time": [0, 1, 0], "seen": [1, 0, 1], "was": [1, 1, 0]}
+    seen = np.array([[1, 0], [1, np.nan]])
+    forms: list[Any] = [
+        {"seen": seen, "was": np.array([1.0, 0.0]), "length": np.array([2, 1])},
+        [{"seen": [True, False], "was": True}, {"seen": [True], "was": False}],
+        pandas.DataFrame(rows),
+    ]
+    runs = [
+        model.fit(d, objective=loss, epochs=2, method="exact", progress=False).model.parameters
+        for d in forms
+    ]
+    assert runs[0] == runs[1] == runs[2] != model.parameters

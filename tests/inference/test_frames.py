@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 
 import nesymm
@@ -68,7 +69,7 @@ def test_trajectories_have_names() -> None:
     last = drawn.to_xarray()["mood"]
     assert last.dims == ("sequence", "trajectory", "time", "mood 1")
     assert set(last.sel({"mood 1": "bob"}).values.ravel()) <= {"good", "bad"}
-    assert (last.sel({"mood 1": "ann"}).values == None).all()  # noqa: E711
+    assert pandas.isna(last.sel({"mood 1": "ann"})).all()
     for k in range(2):
         for t in range(2):
             word = last.sel({"mood 1": "bob"}).values[0, k, t]

@@ -9,20 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from nesymm.errors import NesymmError, ProgramError
-from nesymm.inference.columns import DataError
-from nesymm.inference.data import wanted
+from nesymm.inference.columns import DataError, Wanted
+from nesymm.inference.data import Arrays, wanted
 from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, table_of
-from nesymm.inference.facts import as_arrays
+from nesymm.inference.facts import as_arrays, single
 from nesymm.inference.filling import filled
 from nesymm.inference.npz import read_npz
 from nesymm.ir.step import StepProgram
 from nesymm.ir.symbols import is_ground
 from nesymm.ir.terms import compile_term
+from nesymm.ir.types import BOOL
 from nesymm.language.parser import read
 from nesymm.language.terms import Num, Struct, Term
 
@@ -32,44 +34,63 @@ AnyData = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | PathLike[str] 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
+_NONE: Mapping[str, bool] = MappingProxyType({})
+
 _TABLES = (".csv", ".parquet")
 _KINDS = ".npz, .csv, .parquet or .json, or a folder of tables or of facts (.pl)"
 
 
-def arrays_of(step: StepProgram, data: Any) -> Any:
-    """Data in any of their forms, files too, as arrays by name."""
-    return read_file(step, data) if isinstance(data, str | PathLike) else as_arrays(step, data)
+def arrays_of(step: StepProgram, data: Any, labels: Mapping[str, bool] = _NONE) -> Any:
+    """Data in any of their forms, files too, as arrays by name. `labels` are truths that go with
+    the data: whether each has one for every step, or one for every sequence."""
+    if isinstance(data, str | PathLike):
+        return read_file(step, data, labels)
+    return as_arrays(_expected(step, labels), data)
 
 
-def read_file(step: StepProgram, path: str | PathLike[str]) -> Any:
-    """The arrays of a file or folder.
+def world_of(step: StepProgram, data: Any) -> Any:
+    """The same for a program without time, whose data are those of one world."""
+    names = wanted(step)
+    return single(names, read_file(step, data) if isinstance(data, str | PathLike) else data)
+
+
+def _expected(step: StepProgram, labels: Mapping[str, bool]) -> dict[str, Wanted]:
+    """What the program reads, and labels."""
+    more = {n: Wanted(n, "label", timed, (BOOL,)) for n, timed in labels.items()}
+    return {**more, **wanted(step)}
+
+
+def read_file(
+    step: StepProgram, path: str | PathLike[str], labels: Mapping[str, bool] = _NONE
+) -> Any:
+    """The arrays of a file or folder; `labels` as in `arrays_of`.
 
     A table whose file is called after a predicate lists facts of it; any other has a column for
     each input and observation without keys. A folder holds tables, or a file of facts for each
     sequence.
     """
-    path = Path(path)
+    path, names = Path(path), _expected(step, labels)
     if path.is_dir():
-        return _folder(step, path)
+        return _folder(names, path)
     kind = path.suffix.lower()
     if kind in _TABLES:
         table = _table(path)
-        return as_arrays(step, {path.stem: table} if _names(step, path.stem) else table)
+        return as_arrays(names, {path.stem: table} if _is_read(names, path.stem) else table)
     if kind == ".json":
-        return as_arrays(step, _json(step, path))
+        return as_arrays(names, _json(names, path))
     if kind == ".npz":
-        return read_npz(path)
+        return Arrays(read_npz(path))
     if kind == ".pl":
-        return filled(step, _tables_of_facts([path]), 1)
+        return filled(names, _tables_of_facts([path]), 1)
     raise NesymmError(f"`{path}`: expected data in {_KINDS}")
 
 
-def _names(step: StepProgram, name: str) -> bool:
+def _is_read(names: Mapping[str, Wanted], name: str) -> bool:
     """Whether a program reads something of this name."""
-    return any(n == name or n.startswith(f"{name}(") for n in wanted(step))
+    return any(n == name or n.startswith(f"{name}(") for n in names)
 
 
-def _folder(step: StepProgram, path: Path) -> Any:
+def _folder(names: Mapping[str, Wanted], path: Path) -> Any:
     files = sorted(f for f in path.iterdir() if f.suffix.lower() in (*_TABLES, ".pl"))
     kinds = {f.suffix.lower() for f in files}
     if not files:
@@ -77,8 +98,8 @@ def _folder(step: StepProgram, path: Path) -> Any:
     if ".pl" in kinds and len(kinds) > 1:
         raise NesymmError(f"`{path}` has tables and facts; give one or the other")
     if ".pl" in kinds:
-        return filled(step, _tables_of_facts(files), len(files))
-    return as_arrays(step, {f.stem: _table(f) for f in files})
+        return filled(names, _tables_of_facts(files), len(files))
+    return as_arrays(names, {f.stem: _table(f) for f in files})
 
 
 # ---------------------------------------------------------------- tables
@@ -150,7 +171,7 @@ def _parquet(path: Path) -> Table:
 # ---------------------------------------------------------------- facts
 
 
-def _json(step: StepProgram, path: Path) -> Any:
+def _json(names: Mapping[str, Wanted], path: Path) -> Any:
     """Arrays by name, or a list of a dictionary for each sequence, whose lists are facts where
     something has keys."""
     try:
@@ -163,7 +184,7 @@ def _json(step: StepProgram, path: Path) -> Any:
         return {name: _array(path, name, value) for name, value in data.items()}
     if not isinstance(data, list):
         raise DataError(f"`{path}`: expected arrays by name, or a list of facts for each sequence")
-    keyed = {n for n, w in wanted(step).items() if w.axes}
+    keyed = {n for n, w in names.items() if w.axes}
     return [
         {n: [tuple(f) if isinstance(f, list) else f for f in v] if n in keyed else v
          for n, v in d.items()} if isinstance(d, dict) else d

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nesymm.inference.columns import DataError, Wanted
-from nesymm.inference.data import LENGTH, Arrays, wanted
+from nesymm.inference.data import LENGTH, Arrays
 from nesymm.inference.fact_tables import (
     SEQUENCE,
     TIME,
@@ -24,29 +24,29 @@ from nesymm.inference.fact_tables import (
     table_of,
 )
 from nesymm.inference.filling import example, filled, told_apart
-from nesymm.ir.step import StepProgram
 from nesymm.ir.types import Bool
 
 
-def as_arrays(step: StepProgram, data: Any) -> Any:
-    """Data in any of their forms as arrays by name. Arrays stay as they are."""
+def as_arrays(names: Mapping[str, Wanted], data: Any) -> Any:
+    """Data in any of their forms as arrays by name, of those that are wanted. Arrays stay as they
+    are."""
     if isinstance(data, list | tuple):
-        return _of_sequences(step, data)
+        return _of_sequences(names, data)
     if is_frame(data):
-        return _wide(step, table_of("the table", data))
+        return _wide(names, table_of("the table", data))
     if not isinstance(data, Mapping):
         return data
     tables = {n: table_of(n, v) for n, v in data.items() if is_frame(v)}
     arrays = {n: v for n, v in data.items() if n not in tables}
-    _refuse_facts(wanted(step), arrays)
+    _refuse_facts(names, arrays)
     if not tables:
         return data
     batch = next((len(v) for n, v in arrays.items() if np.ndim(v)), None)
-    found = filled(step, tables, batch)
+    found = filled(names, tables, batch)
     return Arrays({**arrays, **found}, found.sequences)
 
 
-def single(step: StepProgram, data: Any) -> Any:
+def single(names: Mapping[str, Wanted], data: Any) -> Any:
     """The same for a program without time, whose data are those of one world."""
     if isinstance(data, list | tuple):
         if len(data) != 1:
@@ -56,7 +56,6 @@ def single(step: StepProgram, data: Any) -> Any:
         return _only_world(data)
     if not isinstance(data, Mapping):
         return data
-    names = wanted(step)
     facts = {n: v for n, v in data.items() if is_frame(v) or _are_facts(names, n, v)}
     if not facts:
         return data
@@ -65,7 +64,7 @@ def single(step: StepProgram, data: Any) -> Any:
     }
     return {
         **{n: v for n, v in data.items() if n not in facts},
-        **_only_world(filled(step, tables, 1)),
+        **_only_world(filled(names, tables, 1)),
     }
 
 
@@ -108,13 +107,12 @@ def _refuse_facts(names: Mapping[str, Wanted], arrays: Mapping[str, Any]) -> Non
                 )
 
 
-def _of_sequences(step: StepProgram, data: Sequence[Any]) -> Arrays:
+def _of_sequences(names: Mapping[str, Wanted], data: Sequence[Any]) -> Arrays:
     """Arrays of the facts and values that are given for one sequence after the other."""
     if not data or not all(isinstance(d, Mapping) for d in data):
         raise DataError(
             "data: expected arrays by name, or a list with a dictionary of facts for each sequence"
         )
-    names = wanted(step)
     found = list(dict.fromkeys(n for d in data for n in d))
     tables: dict[str, Table] = {}
     series: dict[str, list[Any]] = {}
@@ -128,7 +126,7 @@ def _of_sequences(step: StepProgram, data: Sequence[Any]) -> Arrays:
             tables[name] = _joined(names, name, values)
         else:
             series[name] = values
-    out = filled(step, tables, len(data)) if tables else Arrays()
+    out = filled(names, tables, len(data)) if tables else Arrays()
     _add_series(names, out, series, tables, len(data))
     return out
 
@@ -247,7 +245,14 @@ def _padded(want: Wanted, values: Sequence[Any]) -> Any:
     for number, array in enumerate(arrays):
         if array is not None:
             out[(number, slice(len(array))) if want.timed else number] = array
-    return out
+    return _numbers(out) if out.dtype == object else out
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """Numbers and None as numbers and NaN; what has other entries stays."""
+    if not all(v is None or isinstance(v, bool | int | float | np.number) for v in array.ravel()):
+        return array
+    return np.where(array == None, np.nan, array).astype(float)  # noqa: E711
 
 
 def _own_array(want: Wanted, number: int, value: Any) -> np.ndarray:
@@ -276,9 +281,8 @@ def _to_length(array: Any, steps: int) -> Any:
 # ---------------------------------------------------------------- a wide table
 
 
-def _wide(step: StepProgram, table: Table) -> Arrays:
+def _wide(names: Mapping[str, Wanted], table: Table) -> Arrays:
     """A table that has a column for each input and observation, and a row for each step."""
-    names = wanted(step)
     out: dict[str, Table] = {}
     places = [c for c in table.columns if c in (SEQUENCE, TIME)]
     for name in table.columns:
@@ -293,7 +297,7 @@ def _wide(step: StepProgram, table: Table) -> Arrays:
             )
         kept = [c for c in places if names[name].timed or c != TIME]
         out[name] = table.picked(name, [table.columns.index(c) for c in (*kept, name)])
-    return filled(step, out, None)
+    return filled(names, out, None)
 
 
 __all__ = ["as_arrays", "single"]

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from nesymm.inference.columns import DataError, Wanted
-from nesymm.inference.data import LENGTH, Arrays, fits_into_memory, wanted
+from nesymm.inference.data import LENGTH, Arrays, fits_into_memory
 from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, is_whole, missing
-from nesymm.ir.step import StepProgram
 from nesymm.ir.terms import atom_text
 from nesymm.ir.terms import show as show_term
 from nesymm.ir.types import Bool, Enum, Int, Type, domain
@@ -24,9 +23,8 @@ from nesymm.ir.types import Bool, Enum, Int, Type, domain
 _BYTES = 32  # of an entry while it is filled, its object included
 
 
-def filled(step: StepProgram, tables: Mapping[str, Table], batch: int | None) -> Arrays:
-    """Tables as arrays, and the lengths of the sequences where they differ."""
-    names = wanted(step)
+def filled(names: Mapping[str, Wanted], tables: Mapping[str, Table], batch: int | None) -> Arrays:
+    """Tables as the arrays that are wanted, and the lengths of the sequences where they differ."""
     for name in tables:
         if name not in names and not told_apart(names, name):
             known = ", ".join(names) or "none"
@@ -213,6 +211,8 @@ class _Filling:
         for number, row in enumerate(self.table.rows):
             at = self._place(number, row)
             value = self._value(number, row)
+            if value is None and not relation:
+                continue  # It says nothing, wherever else there is a row for it.
             if at in filled and not _same(out[at], value):
                 raise DataError(
                     f"{self.table.where(number)}: {self._shown(row)} has two values, "
