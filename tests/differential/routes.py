@@ -555,7 +555,8 @@ def gradients(subject: Subject) -> None:
             continue
         slopes = {n: np.asarray(found[n]) for n in names}
         compared = {number: sum(float(v.sum()) for v in slopes.values())}
-        if len(index) == 1:
+        # By the keys of inputs it is an array, whose places are not those of the facts.
+        if len(index) == 1 and not subject.given:
             compared |= {(number, k): v for k, v in _by_key(slopes).items()}
         for which, slope in compared.items():
             ends = [
