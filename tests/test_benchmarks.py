@@ -1,4 +1,4 @@
-"""The benchmark of filters runs, also where the environment asks for 64 bits."""
+"""Benchmarks run, that of filters also where the environment asks for 64 bits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 SMALL = "BATCH, STEPS, PARTICLES, CHECKS, LONG = 3, 3, 50, 2, 10"
+
+
+@pytest.mark.slow
+def test_maps_as_data_are_timed() -> None:
+    small = ["--sequences", "3", "--side", "4", "--steps", "2", "--repeat", "1"]
+    done = subprocess.run(
+        [sys.executable, "keyed.py", *small], cwd=FOLDER, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "exact forward" in done.stdout and "DIFFER" not in done.stdout
 
 
 @pytest.mark.slow

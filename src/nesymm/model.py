@@ -244,11 +244,11 @@ class Model:
         """What is known of a program without time, and the names of what is observed; `bits` are
         those of numbers, if not those that JAX has."""
         from nesymm.inference.data import prepare_single
-        from nesymm.inference.facts import single
+        from nesymm.inference.data_files import world_of
         from nesymm.inference.static.weights import Given
 
         self._refuse_time()
-        arrays = {} if data is None else single(self.step, data)
+        arrays = {} if data is None else world_of(self.step, data)
         values, masks = prepare_single(self.step, arrays, bits)
         observes = {o.name for o in self.step.observations}
         observed = frozenset(n for n in values if n in observes and values[n] is not None)
@@ -311,12 +311,13 @@ class Model:
 
         The options are those of `filter`. A sequence that fails has length 0.
         """
-        from nesymm.inference.data import wanted, without_lengths
+        from nesymm.inference.data import Arrays, wanted, without_lengths
         from nesymm.inference.trajectories import Trajectories
 
         request = self._request(data, steps, key, errors)
         drawn = self._filter(method).trajectories(request, count, best)
-        return Trajectories(self, drawn, without_lengths(wanted(self.step), request.data))
+        given = Arrays(without_lengths(wanted(self.step), request.data), request.names)
+        return Trajectories(self, drawn, given)
 
     def generate(
         self,

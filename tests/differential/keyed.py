@@ -41,8 +41,40 @@ def _key(term: Any) -> bool:
     return (whole or name) and not isinstance(term, s.Named)
 
 
-def as_data(case: s.Case) -> tuple[s.Case, dict[str, np.ndarray]]:
-    """The case with inputs in the place of its facts, and the arrays of these."""
+def some_left_out(case: s.Case) -> list[s.Case]:
+    """For each sequence the case with some of its facts left out, others for each. The keys of what
+    is observed stay, since who is not there cannot be observed."""
+    found = tables(case)
+    observed = {
+        x.atom.name for x in case.statements if isinstance(x, s.Observe) and x.value is None
+    }
+    if any(isinstance(keys, dict) and any(keys) for n, keys in case.data.items() if n in observed):
+        return [case for _ in case.lengths]
+    out = []
+    for b in range(len(case.lengths)):
+        random = np.random.default_rng([case.seed, b])
+        gone = {
+            (name, row) for name, rows in found.items() for row in rows if random.random() < 0.3
+        }
+        kept = tuple(
+            x
+            for x in case.statements
+            if not (isinstance(x, s.Clause) and not x.body and _fact(x) in gone)
+        )
+        out.append(replace(case, statements=kept))
+    return out
+
+
+def _fact(clause: s.Clause) -> tuple[str, tuple[Any, ...]] | None:
+    if len(clause.heads) != 1 or clause.heads[0][0] is not None:
+        return None
+    atom = clause.heads[0][1]
+    return (atom.name, atom.args) if atom.when is None else None
+
+
+def as_data(case: s.Case, own: list[s.Case] | None = None) -> tuple[s.Case, dict[str, np.ndarray]]:
+    """The case with inputs in the place of its facts, and the arrays of these: for each sequence
+    the facts of its own case, where these are given."""
     arrays: dict[str, np.ndarray] = {}
     directives = []
     found = tables(case)
@@ -55,8 +87,10 @@ def as_data(case: s.Case) -> tuple[s.Case, dict[str, np.ndarray]]:
             del found[name]
             continue
         array = np.zeros((len(case.lengths), *map(len, columns)), bool)
-        for place in places:
-            array[(slice(None), *place)] = True
+        for b in range(len(case.lengths)):
+            here = rows if own is None else tables(own[b]).get(name, [])
+            for row, place in zip(rows, places, strict=True):
+                array[(b, *place)] |= row in here
         arrays[name] = array
         keys = ", ".join(["key"] * len(columns))
         domains = ", ".join(map(_shown, columns))

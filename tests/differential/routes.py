@@ -10,7 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -182,6 +182,16 @@ class Subject:
     case: s.Case
     model: Any
     expected: list[oracle.Expected]
+    # The facts of the program that are inputs of the model.
+    given: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def arrays(self, rows: Any = None) -> dict[str, Any]:
+        """The data as the model wants them."""
+        if not self.given:
+            return arrays(self.case, self.model, rows)
+        data = keyed.with_entities(self.model, arrays(self.case, self.model), self.case)
+        data |= self.given
+        return data if rows is None else {n: a[np.asarray(rows)] for n, a in data.items()}
 
     @property
     def horizon(self) -> int:
@@ -203,30 +213,44 @@ def exact(subject: Subject) -> None:
     if subject.drawn_once:
         particles(lambda n: ExactForward(draws=n))(subject)
         return
-    data = arrays(subject.case, subject.model)
+    data = subject.arrays()
     result = subject.model.filter(data, method=ExactForward(), errors="keep", **subject.options())
     check_exact(subject.case, result, subject.expected)
 
 
 def facts_as_data(subject: Subject) -> None:
-    """The facts of the program are inputs with keys: all answers stay."""
-    case, given = keyed.as_data(subject.case)
+    """The facts of the program are inputs with keys, other ones in each sequence."""
+    own = keyed.some_left_out(subject.case)
+    expected = [oracle.expect_one(c, b) for b, c in enumerate(own)]
+    whole = _keyed(subject, own, expected)
+    if not subject.case.timed:
+        static(whole, whole.given)
+    elif subject.case.seed // 3 % 3 == 0:
+        particles(lambda n: RaoBlackwellised(particles=n))(whole)
+    elif subject.case.seed // 3 % 3 == 1:
+        particles(lambda n: Bootstrap(particles=n))(whole)
+    else:
+        exact(whole)
+
+
+def facts_as_data_otherwise(subject: Subject) -> None:
+    """The facts of the program are inputs with keys: what other methods say of it stays."""
+    if not subject.case.timed:
+        return
+    ways = (exact, smooth, stream, generate, gradients, trace)
+    ways[subject.case.seed // 3 % len(ways)](_keyed(subject, None, subject.expected))
+
+
+def _keyed(subject: Subject, own: list[s.Case] | None, expected: list[oracle.Expected]) -> Subject:
+    case, given = keyed.as_data(subject.case, own)
     if not given:
         raise Unsupported("no facts")
     model = nesymm.compile(case.text, networks=networks(case))
-    whole = Subject(case, model, subject.expected)
-    if not case.timed:
-        static(whole, given)
-        return
-    data = {**keyed.with_entities(model, arrays(case, model), case), **given}
-    method = Auto() if subject.drawn_once else ExactForward()
-    result = model.filter(data, method=method, errors="keep", **subject.options())
-    if not subject.drawn_once:
-        check_exact(case, result, subject.expected)
+    return Subject(subject.case, model, expected, given)
 
 
 def auto(subject: Subject) -> None:
-    data = arrays(subject.case, subject.model)
+    data = subject.arrays()
     result = subject.model.filter(data, method=Auto(), errors="keep", **subject.options())
     if result.method.startswith("exact") and not subject.drawn_once:
         check_exact(subject.case, result, subject.expected)
@@ -284,7 +308,7 @@ def _estimate(subject: Subject, method: Any, count: int, runs: int, seed: int) -
     case = subject.case
     rows = [b for b in range(len(case.lengths)) for _ in range(runs)]
     result = subject.model.filter(
-        arrays(case, subject.model, rows),
+        subject.arrays(rows),
         method=method(count),
         errors="keep",
         steps=np.array([case.lengths[b] for b in rows]),
@@ -380,7 +404,7 @@ def stream(subject: Subject) -> None:
     rows = [b for b in rows if subject.expected[b].failed is None]
     if not rows:
         return
-    data = arrays(case, subject.model, rows)
+    data = subject.arrays(rows)
     expected = wanted(subject.model.step)
     fixed = {n: v for n, v in data.items() if not expected[n].timed}
     moving = {n: v for n, v in data.items() if expected[n].timed}
@@ -421,7 +445,7 @@ def _all_missing(values: Any) -> bool:
 def smooth(subject: Subject) -> None:
     _exact_only(subject)
     case = subject.case
-    data = arrays(case, subject.model)
+    data = subject.arrays()
     found = subject.model.smooth(data, method=ExactForward(), errors="keep", **subject.options())
     for b, right in enumerate(subject.expected):
         if right.failed is None:
@@ -438,7 +462,7 @@ def trace(subject: Subject) -> None:
     """Trajectories of particles. Few of many, since they share ancestors."""
     if any(r.failed is not None for r in subject.expected):
         return
-    data = arrays(subject.case, subject.model)
+    data = subject.arrays()
     for particles_, seed in ((2000, 1), (10_000, 2), (30_000, 3)):
         engine = RaoBlackwellised if subject.case.seed // 10 % 2 else Bootstrap
         method = engine(particles=particles_)
@@ -471,7 +495,7 @@ def _compare_joint(subject: Subject, method: Any, count: int, seed: int) -> None
     from scipy import stats
 
     case = subject.case
-    data = arrays(case, subject.model)
+    data = subject.arrays()
     drawn = subject.model.generate(data, count, method=method, key=seed, **subject.options())
     for b in range(len(case.lengths)):
         names, worlds = oracle.joint(case, b)
@@ -515,7 +539,7 @@ def gradients(subject: Subject) -> None:
     names = list(networks(case))
     if not (starts or names) or any(r.failed is not None for r in subject.expected):
         return
-    data = arrays(case, model)
+    data = subject.arrays()
 
     def total(parameters: Any, shifts: Any = None) -> Any:
         return model.with_parameters(parameters).with_networks(networks(case, shifts)).log_evidence(
@@ -531,7 +555,8 @@ def gradients(subject: Subject) -> None:
             continue
         slopes = {n: np.asarray(found[n]) for n in names}
         compared = {number: sum(float(v.sum()) for v in slopes.values())}
-        if len(index) == 1:
+        # By the keys of inputs it is an array, whose places are not those of the facts.
+        if len(index) == 1 and not subject.given:
             compared |= {(number, k): v for k, v in _by_key(slopes).items()}
         for which, slope in compared.items():
             ends = [
@@ -608,6 +633,7 @@ ROUTES: dict[str, Callable[[Subject], None]] = {
     "auto": auto,
     "static": static,
     "facts as data": facts_as_data,
+    "facts otherwise": facts_as_data_otherwise,
     "rao-blackwellised": particles(lambda n: RaoBlackwellised(particles=n)),
     "bootstrap": particles(lambda n: Bootstrap(particles=n)),
     "stream": stream,
@@ -685,7 +711,7 @@ def names_for(case: s.Case) -> list[str]:
     """The routes of a case: all take the first, the rest take turns."""
     oracles = ["problog"] if case.seed % 4 == 0 else []
     if keyed.tables(case) and case.seed % 3 == 0:
-        oracles.append("facts as data")
+        oracles += ["facts as data", "facts otherwise"]
     if not case.timed:
         return ["static", *oracles]
     if any(isinstance(x, s.Walk) for x in case.statements):

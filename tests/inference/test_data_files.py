@@ -133,7 +133,18 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     ),
     "a key out of range": (
         "edge.csv", b"from,to\nann,bob\nann,joe\n",
-        r"edge\.csv`, row 3, column to: the key 'joe' of edge is not in its domain",
+        r"edge\.csv`, line 3, column to: the key 'joe' of edge is not in its domain",
+    ),
+    "a key out of range behind an empty line": (
+        "edge.csv", b'from,to\n\nann,bob\n"ann",joe\n',
+        r"edge\.csv`, line 4, column to: the key 'joe' of edge is not in its domain",
+    ),
+    "a value out of range": (
+        "base.csv", b"base\nlow\n",
+        r"base\.csv`, line 2, column base: expected real as the value of base, received 'low'",
+    ),
+    "a fact that does not fit": (
+        "d.pl", b"base(1.0).\nedge(ann, joe).", r"d\.pl`, line 2: the key 'joe' of edge",
     ),
     "no title": ("edge.csv", b"", "is empty; its first line names the columns"),
     "two columns of one name": ("edge.csv", b"a,a\n", "the columns need names that differ: a, a"),
@@ -179,3 +190,62 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
         archive.writestr("rain.npy", b"nonsense")
     with pytest.raises(nesymm.NesymmError, match="cannot read the array rain"):
         MODEL.filter(tmp_path / "d.npz")
+
+
+WEATHER = """
+:- input(rain@t, bool).
+0.3::wet@0.
+0.7::wet@t :- wet@(t-1).
+0.5::wet@t :- rain@t.
+0.9::seen@t :- wet@t.
+observe(seen@t). query(wet@t). query(wet@T).
+"""
+TABLE = "sequence,time,rain,seen,was\nmon,0,true,true,1\nmon,1,false,,0\ntue,0,true,false,1\n"
+
+
+def test_commands_name_sequences(tmp_path: Path) -> None:
+    (tmp_path / "p.nsl").write_text(WEATHER, encoding="utf-8")
+    (tmp_path / "all.csv").write_text(TABLE, encoding="utf-8")
+    pandas.read_csv(tmp_path / "all.csv").drop(columns="was").to_parquet(tmp_path / "d.parquet")
+    program = str(tmp_path / "p.nsl")
+    for command in (["filter"], ["generate", "--count", "1"]):
+        name, *options = command
+        line = [name, program, "--data", str(tmp_path / "d.parquet"), *options]
+        shown = CliRunner().invoke(app, [*line, "--json"])
+        assert shown.exit_code == 0, shown.output
+        found = json.loads(shown.stdout)["sequences"]
+        assert [s["sequence"] for s in found] == ["mon", "tue"]
+        assert "sequence tue" in CliRunner().invoke(app, line).stdout
+
+
+def test_labels_in_tables_and_facts(tmp_path: Path) -> None:
+    """As in an array: a truth for each step."""
+    (tmp_path / "p.nsl").write_text(WEATHER, encoding="utf-8")
+    (tmp_path / "d.csv").write_text(TABLE, encoding="utf-8")
+    facts = [{"rain": [True, False], "seen": [True, None], "was": [1, 0]},
+             {"rain": [True], "seen": [False], "was": [1]}]  # fmt: skip
+    (tmp_path / "d.json").write_text(json.dumps(facts), encoding="utf-8")
+    np.savez(
+        tmp_path / "d.npz", rain=[[1, 0], [1, 0]], seen=[[1, np.nan], [0, np.nan]],
+        was=[[1, 0], [1, np.nan]], length=[2, 1],
+    )  # fmt: skip
+    scores = []
+    for name in ("d.npz", "d.csv", "d.json"):
+        line = ["evaluate", str(tmp_path / "p.nsl"), "--data", str(tmp_path / name)]
+        shown = CliRunner().invoke(app, [*line, "--labels", "was=wet@t", "--json"])
+        assert shown.exit_code == 0, shown.output
+        scores.append(json.loads(shown.stdout)["labels"]["was"])
+    assert scores[0] == scores[1] == scores[2]
+
+
+def test_worlds_in_files(tmp_path: Path) -> None:
+    model = nesymm.compile(
+        ":- input(edge(key, key), [a, b, c], [a, b, c]). "
+        "p(X, Y) :- edge(X, Z), p(Z, Y). p(X, Y) :- edge(X, Y), up(X, Y). 0.5::up(X, Y). "
+        "query(p(a, c)).".replace("0.5::up(X, Y).", "0.5::up(X, Y) :- edge(X, Y).")
+    )
+    (tmp_path / "edge.csv").write_text("from,to\na,b\nb,c\n")
+    (tmp_path / "d.pl").write_text("edge(a, b). edge(b, c).")
+    (tmp_path / "d.json").write_text('[{"edge": [["a", "b"], ["b", "c"]]}]')
+    for name in ("edge.csv", "d.pl", "d.json"):
+        assert model.infer(tmp_path / name).probability("p(a,c)") == pytest.approx(0.5)

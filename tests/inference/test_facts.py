@@ -153,7 +153,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "two values": (
         {"age": {"sequence": ["a", "a"], "x": ["ann", "ann"], "y": [3, 4]}},
-        r"age, row 1: age\(ann\) has two values, 3 \(row 0\) and 4",
+        r"age, row 1: age\(ann\) has two values, 3 \(age, row 0\) and 4",
     ),
     "no time": (
         {"rain": {"sequence": ["a", "a"], "rain": [1, 1]}},
@@ -165,11 +165,39 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "a value out of range": (
         {"age": {"sequence": ["a"], "x": ["ann"], "y": [400]}},
-        "input age: 400 at sequence 0 is outside its domain, int 0..99",
+        r"age, row 0, column y: expected int 0\.\.99 as the value of age, received 400",
     ),
     "no sequences": (
         {"friend": {"x": ["ann"], "y": ["bob"]}},
         "friend: the column `sequence` is needed, since there are 2 sequences",
+    ),
+    "half a year": (
+        {"age": {"sequence": ["a"], "x": ["ann"], "y": [1.5]}},
+        "age, row 0, column y: expected int 0..99 as the value of age, received 1.5",
+    ),
+    "a text": (
+        {"age": {"sequence": ["a"], "x": ["ann"], "y": ["old"]}},
+        "age, row 0, column y: expected int 0..99 as the value of age, received 'old'",
+    ),
+    "a truth that is none": (
+        {"friend": {"sequence": ["a"], "x": ["ann"], "y": ["bob"], "z": [5]}},
+        r"friend, row 0, column z: expected bool \(true or false\) .* received 5",
+    ),
+    "a time that is not used": (
+        {"person": {"sequence": ["a"], "time": [0], "x": ["ann"]}},
+        "person: person has no time, and the table has a column `time`",
+    ),
+    "no name of a sequence": (
+        {"person": {"sequence": ["a", None], "x": ["ann", "bob"]}},
+        "person, row 1: expected the name of a sequence in the column `sequence`, received",
+    ),
+    "endless": (
+        {"rain": {"sequence": ["a"], "time": [10**12], "rain": [1]}},
+        "rain, row 0: 1,000,000,000,001 steps of 2 sequences do not fit into memory",
+    ),
+    "an empty table of other columns": (
+        {"friend": {"sequence": [], "x": []}},
+        "friend: expected the columns key 1, key 2, bool besides",
     ),
     "an unknown name": ({"foo": {"x": [1]}}, "the program reads no data called foo"),
 }
@@ -193,6 +221,21 @@ def test_mistakes_in_frames(mistake: str) -> None:
         ([{"person": ["zoe"]}], "the key 'zoe' of person is not in its domain"),
         ([{"person": [True]}], "the key True of person is not in its domain"),
         ([{"rain": [[1], [0]]}, {"rain": [1]}], "input rain: the sequences differ in shape"),
+        ([{"friend": [("ann", ["bob"])]}], r"the key \['bob'\] of friend is not in its domain"),
+        (
+            [{"friend": [("ann", "bob", "yes")]}],
+            r"expected bool \(true or false\).* received 'yes'",
+        ),
+        (
+            [{}, {"age": [("ann", 3), ("bob", 3), ("bob", "x")]}],
+            "age of sequence 1, row 2: expected",
+        ),
+        ([{"age": [("ann", True)]}], "received True"),
+        ([{"person": "ann"}], "person: expected a list of facts, tuples of keys and values"),
+        ([{"rain": True}], "rain of sequence 0: expected an entry for each step, received True"),
+        ([{"rain": []}], "rain of sequence 0: there is no step in it"),
+        ([{"rain": [1, 1], "cries": [(5, "ann")]}], "has 2 steps, and the facts of cries 6"),
+        ({"person": ["ann"], "rain": [True]}, r"(.|\n)*in a list with a dictionary for each"),
         ([], "or a list with a dictionary of facts for each sequence"),
         ([3], "or a list with a dictionary of facts for each sequence"),
     ],
@@ -204,3 +247,85 @@ def test_mistakes_in_facts(facts: Any, message: str) -> None:
 
 def test_frames_are_read_through_narwhals() -> None:
     same({name: narwhals.from_native(pandas.DataFrame(c)) for name, c in COLUMNS.items()})
+
+
+def test_a_truth_that_is_missing_is_no_fact() -> None:
+    """NaN is no entry, in a relation too."""
+    frames = {n: pandas.DataFrame(c) for n, c in COLUMNS.items()}
+    frames["friend"] = pandas.DataFrame(
+        {"sequence": ["a", "a"], "x": ["ann", "bob"], "y": ["bob", "ann"], "there": [1.0, np.nan]}
+    )
+    same(frames)
+
+
+def test_no_facts_at_all() -> None:
+    found = MODEL.filter([{**FACTS[0], "friend": [], "age": None}], method="exact")
+    none = MODEL.filter([{**FACTS[0], "friend": [], "age": []}], method="exact")
+    assert found.log_evidence == none.log_evidence
+
+
+def test_values_of_each_step_as_facts() -> None:
+    rain = [(0, True), (1, False)], [(0, False), (1, True), (2, True)]
+    same([{**facts, "rain": own} for facts, own in zip(FACTS, rain, strict=True)])
+
+
+def test_a_value_that_is_missing_in_several_rows_of_a_wide_table() -> None:
+    model = nesymm.compile(
+        ":- input(cold(T), real). c@t :- cold(_). n@t. observe(n@t). query(c@t)."
+    )
+    nan = float("nan")
+    frame = pandas.DataFrame({"time": [0, 1], "cold": [nan, float("nan")], "n": [1, 1]})
+    assert model.filter(frame).filtered["c@t"].tolist() == [[0, 0]]
+
+
+def test_results_have_the_names_of_sequences() -> None:
+    frames = {n: pandas.DataFrame(c) for n, c in COLUMNS.items()}
+    found = MODEL.filter(frames, method="exact")
+    assert found.names == ("a", "b")
+    expected = MODEL.filter(arrays(), method="exact")
+    for frame, plain in (
+        (found.to_dataframe(), expected.to_dataframe()),
+        (MODEL.smooth(frames).to_dataframe(), MODEL.smooth(arrays()).to_dataframe()),
+    ):
+        assert frame.sequence.tolist() == ["ab"[i] for i in plain.sequence]
+    ill = found.to_xarray()["sad"].sel(sequence="b", time=2)
+    np.testing.assert_array_equal(ill.sel({"sad 1": "eve"}), expected.filtered["sad(eve)@t"][1, 2])
+    drawn = MODEL.trajectories(frames, 3, method="exact")
+    assert set(drawn.to_dataframe().sequence) == {"a", "b"}
+    assert drawn.to_xarray().sequence.values.tolist() == ["a", "b"]
+    made = MODEL.generate(frames, 1, method="exact")
+    assert set(made.to_dataframe().sequence) == {"a", "b"}
+
+
+def test_failures_have_the_names_of_sequences() -> None:
+    model = nesymm.compile(":- input(rain@t, bool). wet@t :- rain@t. observe(wet@t).")
+    frame = pandas.DataFrame(
+        {"sequence": ["x", "y"], "time": [0, 0], "rain": [1, 0], "wet": [1, 1]}
+    )
+    with pytest.raises(nesymm.FilterError, match="sequence y, step 0: the evidence is impossible"):
+        model.filter(frame)
+
+
+def test_sequences_that_arrays_do_not_have() -> None:
+    frame = pandas.DataFrame({"sequence": [0, 2], "x": ["ann", "ann"], "y": ["bob", "bob"]})
+    keep = arrays()
+    with pytest.raises(nesymm.DataError, match=r"friend, row 1: the sequence 2 is none of those"):
+        MODEL.filter({**keep, "friend": frame})
+
+
+def test_labels_are_data_too() -> None:
+    """One for each sequence, in any form: the same as an array."""
+    model = nesymm.compile("t(0.3)::wet@t. 0.9::seen@t :- wet@t. observe(seen@t). query(wet@T).")
+    loss = nesymm.QueryLoss("wet@T", "was")
+    rows = {"sequence": ["x", "x", "y"], "time": [0, 1, 0], "seen": [1, 0, 1], "was": [1, 1, 0]}
+    seen = np.array([[1, 0], [1, np.nan]])
+    forms: list[Any] = [
+        {"seen": seen, "was": np.array([1.0, 0.0]), "length": np.array([2, 1])},
+        [{"seen": [True, False], "was": True}, {"seen": [True], "was": False}],
+        pandas.DataFrame(rows),
+    ]
+    runs = [
+        model.fit(d, objective=loss, epochs=2, method="exact", progress=False).model.parameters
+        for d in forms
+    ]
+    assert runs[0] == runs[1] == runs[2] != model.parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 
 import nesymm
@@ -49,6 +50,32 @@ def test_named_dimensions() -> None:
     assert smoothed.to_dataframe().probability.between(0, 1).all()
 
 
+def test_answers_about_one_step_have_no_time() -> None:
+    found = MODEL.filter(DATA, steps=[3, 2], method="exact")
+    data = found.to_xarray()
+    assert data["any"].dims == ("sequence",)
+    np.testing.assert_array_equal(data["any"], found.final["any@T"])
+    np.testing.assert_array_equal(data["ill@1"].sel({"ill@1 1": "ann"}), found.final["ill(ann)@1"])
+
+
+def test_trajectories_have_names() -> None:
+    model = nesymm.compile("""
+        :- input(at(key), [ann, bob]).
+        mood(P, M)@t ~ categorical([0.5, 0.5], [good, bad]) :- at(P).
+        was(P, M)@t :- mood(P, M)@(t-1).
+        query(was(P, M)@t).
+    """)
+    drawn = model.trajectories([{"at": ["bob"]}], 2, steps=3, method="exact", key=1)
+    last = drawn.to_xarray()["mood"]
+    assert last.dims == ("sequence", "trajectory", "time", "mood 1")
+    assert set(last.sel({"mood 1": "bob"}).values.ravel()) <= {"good", "bad"}
+    assert pandas.isna(last.sel({"mood 1": "ann"})).all()
+    for k in range(2):
+        for t in range(2):
+            word = last.sel({"mood 1": "bob"}).values[0, k, t]
+            assert f"mood(bob,{word})@{t}" in drawn.atoms(0, k, t)
+
+
 def test_trajectories() -> None:
     drawn = MODEL.trajectories(DATA, 2, steps=[3, 2], method="exact", key=1)
     frame = drawn.to_dataframe()
@@ -64,6 +91,9 @@ def test_histories() -> None:
     model = nesymm.compile("t(0.4)::a@t. observe(a@t).")
     fitted = model.fit({"a": np.ones((3, 4))}, epochs=3, progress=False)
     assert fitted.to_dataframe().loss.tolist() == [row["loss"] for row in fitted.history]
+    data = fitted.to_xarray()
+    assert data["loss"].dims == ("epoch",) and data.epoch.values.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(data["loss"], [row["loss"] for row in fitted.history])
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

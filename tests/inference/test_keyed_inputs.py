@@ -298,3 +298,78 @@ def test_a_recursion_over_people_with_values() -> None:
     right = nesymm.compile("e(2). e(3)." + program).filter({}, steps=2, method="exact").final
     for name, answers in right.items():
         assert found[name] == pytest.approx(answers, abs=1e-12)
+
+
+FEELINGS = """
+0.4::sad(P)@t :- age(P, A), A > 30, sad(P)@(t-1).
+0.5::sad(P)@t :- size(P, S), S > 1.
+feels(P, V)@t ~ normal(2, 1) :- person(P), not sad(P)@t.
+feels(P, V)@t ~ normal(0, 1) :- sad(P)@t.
+query(sad(P)@t).
+"""
+
+
+@pytest.mark.parametrize("causes", [0, 5])
+def test_numbers_observed_of_each(causes: int) -> None:
+    """Each has causes of its own, whose tables must not be those of all together."""
+    more = "".join(f"0.{i + 1}::sad(P)@t :- person(P).\n" for i in range(causes))
+    inputs = """
+        :- input(person(key), 1..3). :- input(age(key, A), 1..3, 0..99).
+        :- input(size(key, S), 1..3, real). observe(feels(P)@t).
+    """
+    facts = "person(1). person(2). age(1, 40). size(1, 1.5). size(2, 0.5). observe(feels(P)@t)."
+    feels = np.array([[[1.0, 0.3, np.nan], [np.nan, 2.5, np.nan], [0.1, np.nan, np.nan]]])
+    data = {
+        "person": [[1, 1, 0]],
+        "age": [[40, np.nan, np.nan]],
+        "size": [[1.5, 0.5, np.nan]],
+        "feels": feels,
+    }
+    found = nesymm.compile(inputs + FEELINGS + more).filter(data, method="exact")
+    own = {f"feels({p})": feels[:, :, p - 1] for p in (1, 2)}
+    right = nesymm.compile(facts + FEELINGS + more).filter(own, method="exact")
+    np.testing.assert_allclose(found.log_evidence, right.log_evidence, atol=1e-9)
+    for name in ("sad(1)@t", "sad(2)@t"):
+        expected = right.filtered.get(name, np.zeros((1, 3)))
+        np.testing.assert_allclose(found.filtered[name], expected, atol=1e-9)
+
+
+EVERYTHING = """
+0.4::weak(P) :- person(P).
+0.3::sick(P)@0 :- person(P).
+0.7::sick(P)@t :- sick(P)@(t-1), weak(P).
+0.2::sick(P)@t :- person(P), person(Q), P \\= Q, sick(Q)@(t-1).
+0.9::test(P)@t :- sick(P)@t.
+0.1::test(P)@t :- person(P), not sick(P)@t.
+n(C)@t :- aggregate_all(count, sick(_)@t, C).
+len(L)@t :- findall(P, sick(P)@t, Ps), length(Ps, L).
+most(M)@t :- aggregate_all(max(P), sick(P)@t, M).
+least(M)@t :- aggregate_all(min(P), sick(P)@t, M).
+half(P)@t :- n(C)@t, aggregate_all(count, person(_), D), D > 0, A is C / D, A >= 0.5, person(P).
+well@t :- person(P), not sick(P)@t.
+all@t :- not well@t.
+pair@t :- sick(P)@t, sick(Q)@t, P < Q.
+observe(test(P)@t) :- person(P).
+query(sick(P)@t). query(weak(P)). query(n(C)@t). query(len(C)@t). query(most(C)@t).
+query(least(C)@t). query(half(P)@t). query(well@t). query(all@t). query(pair@t).
+"""
+
+
+def test_who_exists_is_who_is_counted() -> None:
+    """Any number of people, none included, in one batch; each against a program of its own."""
+    there = np.array([[0, 0], [1, 0], [0, 1], [1, 1]], bool)
+    test = np.where(there[:, None], RANDOM.random((4, 3, 2)) < 0.5, np.nan)
+    model = nesymm.compile(":- input(person(key), 1..2)." + EVERYTHING)
+    found = model.filter({"person": there, "test": test}, method="exact")
+    for b, row in enumerate(there):
+        facts = "".join(f"person({p + 1}). " for p in np.flatnonzero(row)) or "person(_) :- fail. "
+        one = nesymm.compile(facts + EVERYTHING)
+        own = {f"test({p + 1})": test[b : b + 1, :, p] for p in np.flatnonzero(row)}
+        right = one.filter(own, method="exact", steps=3)
+        assert found.log_evidence[b] == pytest.approx(right.log_evidence[0], abs=1e-9)
+        for name in {*found.filtered, *right.filtered}:
+            expected = right.filtered.get(name, np.zeros((1, 3)))[0]
+            np.testing.assert_allclose(found.filtered[name][b], expected, atol=1e-9)
+        for name in {*found.final, *right.final}:
+            expected = right.final.get(name, np.zeros(1))[0]
+            assert found.final[name][b] == pytest.approx(expected, abs=1e-9)

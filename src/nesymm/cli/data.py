@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import typer
 
 from nesymm.errors import NesymmError
-from nesymm.inference.data import LENGTH, wanted
+from nesymm.inference.data import LENGTH, Arrays, sequences_of, wanted
 from nesymm.inference.data_files import read_file
 from nesymm.model import Model
 
+_NONE: Mapping[str, bool] = MappingProxyType({})
+
 
 def read_data(
-    model: Model, path: Path, labels: Collection[str] = ()
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What the model reads (with the lengths), and the labels. The rest is named and left out."""
-    arrays = read_file(model.step, path)
+    model: Model, path: Path, labels: Mapping[str, bool] = _NONE
+) -> tuple[Arrays, dict[str, np.ndarray]]:
+    """What the model reads (with the lengths), and the labels, which have a truth for each step or
+    for each sequence. The rest is named and left out."""
+    arrays = read_file(model.step, path, labels)
     read = {*wanted(model.step), LENGTH}
     truths = {}
     for name in labels:
@@ -41,4 +45,4 @@ def read_data(
     unread = [n for n in arrays if n not in read and n not in truths]
     if unread:
         typer.echo(f"`{path}`: not read: {', '.join(unread)}", err=True)
-    return {n: a for n, a in arrays.items() if n in read}, truths
+    return Arrays({n: a for n, a in arrays.items() if n in read}, sequences_of(arrays)), truths

@@ -16,7 +16,7 @@ from nesymm.cli.scores import Scores, score
 from nesymm.cli.sequence_tables import summary, table
 from nesymm.cli.sequences import conclude, filter_arrays
 from nesymm.errors import NesymmError
-from nesymm.inference.findings import Findings
+from nesymm.inference.findings import Findings, asked_step
 from nesymm.inference.methods import parse_method
 
 
@@ -38,7 +38,8 @@ def evaluate(
         chosen = parse_method(method, particles)
         files = [model_file, *extend]
         model = open_over_time(files, const, networks, "; `nesymm query` answers it")
-        arrays, truths = read_data(model, data, asked)
+        every = {name: _is_asked_at_every_step(query) for name, query in asked.items()}
+        arrays, truths = read_data(model, data, every)
         found = filter_arrays(model, arrays, data, chosen, seed, steps)
         scores = {name: _score(found, asked[name], truths[name], name) for name in asked}
         if json:
@@ -64,6 +65,10 @@ def _asked(labels: Sequence[str]) -> dict[str, str]:
             raise NesymmError(f"the labels {name} are given twice")
         found[name] = query.replace(" ", "")
     return found
+
+
+def _is_asked_at_every_step(query: str) -> bool:
+    return "@" in query and asked_step(query, 1) is None
 
 
 def _score(found: Findings, query: str, labels: np.ndarray, name: str) -> Scores:

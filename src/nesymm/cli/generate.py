@@ -13,6 +13,7 @@ from nesymm.cli.data import read_data
 from nesymm.cli.model_files import open_over_time
 from nesymm.cli.output import print_json, print_parts, reporting, text
 from nesymm.inference.columns import DataError
+from nesymm.inference.findings import plain_name
 from nesymm.inference.methods import parse_method
 from nesymm.inference.trajectories import Trajectories
 
@@ -61,7 +62,8 @@ def generate(
 
 
 def _sequence(found: Trajectories, sequence: int) -> dict[str, Any]:
-    return {"trajectories": [_trajectory(found, sequence, i) for i in range(found.count)]}
+    name = {} if found.names is None else {"sequence": plain_name(found.names[sequence])}
+    return name | {"trajectories": [_trajectory(found, sequence, i) for i in range(found.count)]}
 
 
 def _trajectory(found: Trajectories, sequence: int, trajectory: int) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def _tables(found: Trajectories) -> Iterator[RenderableType]:
     batch = len(found.lengths)
     for i in range(min(batch, SEQUENCES)):
         for j in range(min(found.count, TRAJECTORIES)):
-            of = f"sequence {i}, " if batch > 1 else ""
+            of = f"sequence {found.names[i] if found.names else i}, " if batch > 1 else ""
             yield text(f"{of}trajectory {j}", "bold")
             yield text(found.table(i, j))
             true = [name for name, holds in _answers(found, i, j).items() if holds]

@@ -23,7 +23,7 @@ def tables(found: Findings) -> Iterator[RenderableType]:
     first = found.sequences[0]
     if first.filtered:
         for number, sequence in enumerate(found.sequences[:SEQUENCES]):
-            yield Text(f"sequence {number}", "bold")
+            yield Text(f"sequence {found.label(number)}", "bold")
             yield _steps(sequence, found.exact)
             yield ""
     yield from summary(found)
@@ -61,7 +61,7 @@ def _rows(found: Findings) -> Table:
     heads = ["sequence", "steps", "log-evidence", *([] if found.exact else ["least effective"])]
     rows = []
     for number, sequence in enumerate(found.sequences[:SUMMARY]):
-        row = [str(number), str(sequence.steps), _probability(sequence.log_evidence)]
+        row = [found.label(number), str(sequence.steps), _probability(sequence.log_evidence)]
         if not found.exact:
             known = [e for e in sequence.effective if not math.isnan(e)]
             row.append(_size(min(known, default=math.nan)))

@@ -85,7 +85,7 @@ class _Run:
         self._try()
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        names = [n for term in self.terms for n in term.label_names]
+        names = {n: False for term in self.terms for n in term.label_names}
         arrays, labels = read_data(self.model, path, names)
         refuse_unfit(self.model, arrays, path)
         return {**arrays, **labels}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import jax.numpy as jnp
@@ -107,6 +108,23 @@ def _described(want: Wanted) -> str:
     per = "step" if want.timed else "sequence"
     shape = f" of shape {tuple(a.size for a in want.axes)}" if want.axes else ""
     return f"the {want.kind} of {', '.join(map(str, want.types))}{shape} per {per}"
+
+
+class Arrays(dict[str, Any]):
+    """Arrays by name; `sequences` are the names of their rows, None where these are numbers."""
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Any] = MappingProxyType({}),
+        sequences: tuple[Any, ...] | None = None,
+    ):
+        super().__init__(arrays)
+        self.sequences = sequences
+
+
+def sequences_of(data: Any) -> tuple[Any, ...] | None:
+    """The names of the sequences of some data, if they have names."""
+    return data.sequences if isinstance(data, Arrays) else None
 
 
 # The array of data that says how many steps each sequence has. A program may read an array of
@@ -310,11 +328,16 @@ def _steps(
 
 def _refuse_endless(steps: int, batch: int) -> None:
     """Raise where the results of so many steps, some numbers for each, fit into no memory."""
-    if steps >= 2**31 or steps * batch * _BYTES_OF_RESULTS > _memory():
+    if not fits_into_memory(steps, batch * _BYTES_OF_RESULTS):
         raise DataError(
             f"steps: expected a number of steps whose results fit into memory, received {steps:,} "
             f"steps of {batch:,} sequences"
         )
+
+
+def fits_into_memory(steps: int, bytes_: int) -> bool:
+    """Whether this machine could hold so many steps of so many bytes each."""
+    return steps < 2**31 and steps * bytes_ <= _memory()
 
 
 # At each step of a sequence: gains, effective sample sizes, times and masks.

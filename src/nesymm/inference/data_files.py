@@ -4,65 +4,93 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from nesymm.errors import NesymmError, ProgramError
-from nesymm.inference.columns import DataError
-from nesymm.inference.data import wanted
-from nesymm.inference.facts import SEQUENCE, TIME, Table, as_arrays, filled, table_of
+from nesymm.inference.columns import DataError, Wanted
+from nesymm.inference.data import Arrays, wanted
+from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, table_of
+from nesymm.inference.facts import as_arrays, single
+from nesymm.inference.filling import filled
 from nesymm.inference.npz import read_npz
 from nesymm.ir.step import StepProgram
 from nesymm.ir.symbols import is_ground
 from nesymm.ir.terms import compile_term
+from nesymm.ir.types import BOOL
 from nesymm.language.parser import read
 from nesymm.language.terms import Num, Struct, Term
 
 # Arrays by name, a list of facts for each sequence, a data frame, or a file of these.
 AnyData = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | PathLike[str] | Any
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
+_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+_NONE: Mapping[str, bool] = MappingProxyType({})
+
 _TABLES = (".csv", ".parquet")
 _KINDS = ".npz, .csv, .parquet or .json, or a folder of tables or of facts (.pl)"
 
 
-def arrays_of(step: StepProgram, data: Any) -> Any:
-    """Data in any of their forms, files too, as arrays by name."""
-    return read_file(step, data) if isinstance(data, str | PathLike) else as_arrays(step, data)
+def arrays_of(step: StepProgram, data: Any, labels: Mapping[str, bool] = _NONE) -> Any:
+    """Data in any of their forms, files too, as arrays by name. `labels` are truths that go with
+    the data: whether each has one for every step, or one for every sequence."""
+    if isinstance(data, str | PathLike):
+        return read_file(step, data, labels)
+    return as_arrays(_expected(step, labels), data)
 
 
-def read_file(step: StepProgram, path: str | PathLike[str]) -> Any:
-    """The arrays of a file or folder.
+def world_of(step: StepProgram, data: Any) -> Any:
+    """The same for a program without time, whose data are those of one world."""
+    names = wanted(step)
+    return single(names, read_file(step, data) if isinstance(data, str | PathLike) else data)
+
+
+def _expected(step: StepProgram, labels: Mapping[str, bool]) -> dict[str, Wanted]:
+    """What the program reads, and labels."""
+    more = {n: Wanted(n, "label", timed, (BOOL,)) for n, timed in labels.items()}
+    return {**more, **wanted(step)}
+
+
+def read_file(
+    step: StepProgram, path: str | PathLike[str], labels: Mapping[str, bool] = _NONE
+) -> Any:
+    """The arrays of a file or folder; `labels` as in `arrays_of`.
 
     A table whose file is called after a predicate lists facts of it; any other has a column for
     each input and observation without keys. A folder holds tables, or a file of facts for each
     sequence.
     """
-    path = Path(path)
+    path, names = Path(path), _expected(step, labels)
     if path.is_dir():
-        return _folder(step, path)
+        return _folder(names, path)
     kind = path.suffix.lower()
     if kind in _TABLES:
         table = _table(path)
-        return as_arrays(step, {path.stem: table} if _names(step, path.stem) else table)
+        return as_arrays(names, {path.stem: table} if _is_read(names, path.stem) else table)
     if kind == ".json":
-        return as_arrays(step, _json(step, path))
+        return as_arrays(names, _json(names, path))
     if kind == ".npz":
-        return read_npz(path)
+        return Arrays(read_npz(path))
     if kind == ".pl":
-        return filled(step, _tables_of_facts([path]), 1)
+        return filled(names, _tables_of_facts([path]), 1)
     raise NesymmError(f"`{path}`: expected data in {_KINDS}")
 
 
-def _names(step: StepProgram, name: str) -> bool:
+def _is_read(names: Mapping[str, Wanted], name: str) -> bool:
     """Whether a program reads something of this name."""
-    return any(n == name or n.startswith(f"{name}(") for n in wanted(step))
+    return any(n == name or n.startswith(f"{name}(") for n in names)
 
 
-def _folder(step: StepProgram, path: Path) -> Any:
+def _folder(names: Mapping[str, Wanted], path: Path) -> Any:
     files = sorted(f for f in path.iterdir() if f.suffix.lower() in (*_TABLES, ".pl"))
     kinds = {f.suffix.lower() for f in files}
     if not files:
@@ -70,8 +98,8 @@ def _folder(step: StepProgram, path: Path) -> Any:
     if ".pl" in kinds and len(kinds) > 1:
         raise NesymmError(f"`{path}` has tables and facts; give one or the other")
     if ".pl" in kinds:
-        return filled(step, _tables_of_facts(files), len(files))
-    return as_arrays(step, {f.stem: _table(f) for f in files})
+        return filled(names, _tables_of_facts(files), len(files))
+    return as_arrays(names, {f.stem: _table(f) for f in files})
 
 
 # ---------------------------------------------------------------- tables
@@ -87,8 +115,9 @@ def _csv(path: Path) -> Table:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, strict=True)
             title = tuple(c.strip() for c in next(lines, ()))
-            rows = []
+            rows, numbers, began = [], [], lines.line_num
             for line in lines:
+                before, began = began, lines.line_num
                 if not line:
                     continue
                 if len(line) != len(title):
@@ -97,6 +126,7 @@ def _csv(path: Path) -> Table:
                         f"({', '.join(title)}), received {len(line)}"
                     )
                 rows.append(tuple(_cell(c.strip()) for c in line))
+                numbers.append(before + 1)
     except OSError as error:
         raise _unreadable(path, error) from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -105,21 +135,19 @@ def _csv(path: Path) -> Table:
         raise NesymmError(f"`{path}` is empty; its first line names the columns")
     if len(set(title)) < len(title) or "" in title:
         raise NesymmError(f"`{path}`: the columns need names that differ: {', '.join(title)}")
-    return Table(path.stem, title, rows, f"`{path}`", 2)
+    return Table(path.stem, title, rows, f"`{path}`", lambda row: f"`{path}`, line {numbers[row]}")
 
 
 def _cell(text: str) -> Any:
+    """Numbers, true and false are read as such; what is empty, or NaN, is missing."""
     if not text:
         return None
     known = {"true": True, "false": False, "nan": None}
     if text.lower() in known:
         return known[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _REAL.fullmatch(text) else text
 
 
 def _parquet(path: Path) -> Table:
@@ -137,13 +165,13 @@ def _parquet(path: Path) -> Table:
     except ArrowException as error:
         raise NesymmError(f"`{path}` is no Parquet file: {error}") from None
     table = table_of(path.stem, frame)
-    return Table(path.stem, table.columns, table.rows, f"`{path}`")
+    return replace(table, source=f"`{path}`")
 
 
 # ---------------------------------------------------------------- facts
 
 
-def _json(step: StepProgram, path: Path) -> Any:
+def _json(names: Mapping[str, Wanted], path: Path) -> Any:
     """Arrays by name, or a list of a dictionary for each sequence, whose lists are facts where
     something has keys."""
     try:
@@ -156,7 +184,7 @@ def _json(step: StepProgram, path: Path) -> Any:
         return {name: _array(path, name, value) for name, value in data.items()}
     if not isinstance(data, list):
         raise DataError(f"`{path}`: expected arrays by name, or a list of facts for each sequence")
-    keyed = {n for n, w in wanted(step).items() if w.axes}
+    keyed = {n for n, w in names.items() if w.axes}
     return [
         {n: [tuple(f) if isinstance(f, list) else f for f in v] if n in keyed else v
          for n, v in d.items()} if isinstance(d, dict) else d
@@ -183,8 +211,10 @@ def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
     """The facts of one file for each sequence, by predicate; their times are those of atoms."""
     rows: dict[str, list[tuple[Any, ...]]] = {}
     columns: dict[str, tuple[str, ...]] = {}
+    origins: dict[str, list[str]] = {}
     for number, path in enumerate(files):
         for statement in _statements(path):
+            place = f"`{path}`, line {statement.span.line if statement.span else 1}"
             time: tuple[Any, ...] = ()
             match statement:
                 case Struct("@", (Struct() as atom, Num(int(at)))):
@@ -195,20 +225,22 @@ def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
                     atom = Struct(":-")
             terms = tuple(compile_term(a, {}, lambda: 0) for a in atom.args)
             if atom.functor in (":-", "::", "~", ";") or not all(map(is_ground, terms)):
-                line = statement.span.line if statement.span else 1
                 raise DataError(
-                    f"`{path}`, line {line}: expected a fact without variables, as `edge(a, b).` "
+                    f"{place}: expected a fact without variables, as `edge(a, b).` "
                     "or `door(north)@3.`"
                 )
             lead = (SEQUENCE, TIME) if time else (SEQUENCE,)
             title = (*lead, *("",) * len(terms))
             if columns.setdefault(atom.functor, title) != title:
                 raise DataError(
-                    f"`{path}`, line {statement.span.line if statement.span else 1}: "
-                    f"{atom.functor} has other arguments, or a time, in other facts"
+                    f"{place}: {atom.functor} has other arguments, or a time, in other facts"
                 )
             rows.setdefault(atom.functor, []).append((number, *time, *terms))
-    return {n: Table(n, columns[n], found, f"facts of {n}") for n, found in rows.items()}
+            origins.setdefault(atom.functor, []).append(place)
+    return {
+        n: Table(n, columns[n], found, f"facts of {n}", origins[n].__getitem__)
+        for n, found in rows.items()
+    }
 
 
 def _statements(path: Path) -> tuple[Term, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nesymm.inference.arrays import xp as jnp
@@ -12,12 +13,12 @@ from nesymm.inference.named import Named, all_of, apply, expand, only, reduce, u
 from nesymm.inference.plan import Folded, Plan, reads
 from nesymm.inference.state import checkpointed
 from nesymm.inference.tables import Tables, log_truth
-from nesymm.inference.weights import density, masses, masses_apart
+from nesymm.inference.weights import density, marked, masses, masses_apart
 from nesymm.inference.world import Moment, World, outcome_codes
-from nesymm.ir.algebra import axis_value, conjuncts, not_
+from nesymm.ir.algebra import axis_value, conjuncts, is_const, not_
 from nesymm.ir.axes import at_place, places
-from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.step import ObservationDecl, RandomVariable, active
+from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, leaves
+from nesymm.ir.step import ObservationDecl, RandomVariable, active, flat
 from nesymm.ir.types import Enum, Type, join
 from nesymm.language.program import AtLast, Now
 
@@ -200,11 +201,32 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, observed: Named, type_: 
             chosen = pick_at(jnp, table, {dim: position})
             return apply(jnp, lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
         if not variable.finite:
+            if plan.split and variable.axes and all(map(is_const, value.args)):
+                return _density_of_one(low, variable, observed, value)
             found = density(low, variable, observed)
             if picked_out(low, variable, value) is None:
                 return found
             return low.at_keys(found, variable.axes, value, tuple(map(low.value, value.args)))
     return log_truth(same(low, low.value(value), value.type, observed, type_), low.real)
+
+
+def _density_of_one(low: Tables, variable: RandomVariable, observed: Named, value: Expr) -> Named:
+    """The log-density of one element of a variable: a table over what it depends on, and not on
+    what all elements do. Networks are called for all of them at once."""
+    key = tuple(a.data for a in value.args)
+
+    def here(expr: Expr) -> Expr:
+        return at_place(expr, variable.axes, key)
+
+    guard = here(variable.guard)
+    if not leaves(flat(variable.params), "neural"):
+        params = variable.prior.map(here).params
+        return density(low, replace(variable, guard=guard, params=params), observed)
+    found = density(low, variable, observed, unguarded=True)
+    if variable.guard is not TRUE:
+        found = marked(low, variable.prior, found)
+    found = low.at_keys(found, variable.axes, value, tuple(map(low.value, value.args)))
+    return only(low.value(guard), found)
 
 
 def picked_out(low: Tables, variable: RandomVariable, value: Expr) -> Named | None:

@@ -15,7 +15,8 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.inference.at_once import filter_at_once, smooth_at_once, trajectories_at_once
 from nesymm.inference.blame import broken_rule, explained, failures_of, first_of_each
-from nesymm.inference.data import Sequences, prepare, wanted
+from nesymm.inference.buckets import buckets, picked, rejoined
+from nesymm.inference.data import Sequences, prepare, sequences_of, wanted
 from nesymm.inference.diagnostics import (
     Diagnostics,
     Health,
@@ -40,6 +41,7 @@ from nesymm.inference.results import (
     Smoothed,
     check_errors,
     collect,
+    with_names,
 )
 from nesymm.inference.sampling import Draws, Traced, arrange
 from nesymm.inference.state import Info, gradient_of
@@ -66,6 +68,11 @@ class Request:
 
     def __post_init__(self) -> None:
         check_errors(self.errors)
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """What the data call the sequences, if they have names."""
+        return sequences_of(self.data)
 
 
 @dataclass
@@ -95,14 +102,27 @@ class Filter:
 
     def _filtered(self, request: Request) -> Filtered:
         sequences = prepare(self.step, request.data, request.steps)
-        result = self._run(sequences, request)
+        result = self._by_length(sequences, request)
         # Of failures of one kind the first is looked into.
         first = {f.message: f for f in reversed(result.failures)}
         failures = tuple(
             self._explained(f, sequences, request) if f is first[f.message] else f
             for f in result.failures
         )
-        return replace(result, failures=failures)
+        failures = with_names(failures, request.names)
+        return replace(result, failures=failures, names=request.names)
+
+    def _by_length(self, sequences: Sequences, request: Request) -> Filtered:
+        """Sequences of similar lengths together, if lengths differ so much that it is worth it."""
+        rows = buckets(sequences)
+        if len(rows) == 1 or self.engines.at_once(sequences) is not None:
+            return self._run(sequences, request)
+        key = as_key(request.key)
+        parts = [
+            self._run(picked(sequences, own), replace(request, key=jax.random.fold_in(key, i)))
+            for i, own in enumerate(rows)
+        ]
+        return rejoined(sequences, parts, rows)
 
     def _explained(self, failure: Failure, sequences: Sequences, request: Request) -> Failure:
         """The same failure, with what it is due to."""
@@ -311,7 +331,7 @@ class Filter:
             array[:, [f.sequence for f in failures]] = np.nan
         asked = [q for q in engine.questions if q.at_every_step]
         smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
-        return Smoothed(smoothed, failures, found)
+        return Smoothed(smoothed, failures, found, request.names)
 
     def _smoothed(
         self, sequences: Sequences, request: Request
@@ -421,16 +441,17 @@ class Filter:
             return ()
         filtered = self._filtered(request)
         causes = {f.sequence: f for f in filtered.failures}
-        failures = []
+        failures: list[Failure] = []
         for sequence, step in wrong:
             # Where filtering drew other particles, it may not have met a rule that breaks; else
             # plain numbers underflowed where logarithms do not.
             message = broken_rule(engine, flags[step, sequence])
             message = message or "the evidence of one step is too improbable for this many bits"
             failures.append(causes.get(sequence, Failure(sequence, step, message)))
+        named = with_names(failures, request.names)
         if request.errors == "raise":
-            raise FilterError(failures, filtered)
-        return tuple(failures)
+            raise FilterError(named, filtered)
+        return named
 
 
 def _diagnosed(

@@ -25,11 +25,13 @@ class Sequence:
     filtered: dict[str, np.ndarray]
     final: dict[str, float]
     error: str | None
+    name: Any = None  # what the data call it; None: it is numbered
 
     def as_json(self) -> dict[str, Any]:
         queries: dict[str, Any] = {n: _plain(row) for n, row in self.filtered.items()}
         queries |= {n: _number(p) for n, p in self.final.items()}
         return {
+            **({} if self.name is None else {"sequence": plain_name(self.name)}),
             "log_evidence": _number(self.log_evidence),
             "effective_sample_size": _plain(self.effective),
             "queries": queries,
@@ -53,9 +55,14 @@ class Findings:
     def as_json(self) -> dict[str, Any]:
         return {"method": self.method, "sequences": [s.as_json() for s in self.sequences]}
 
+    def label(self, number: int) -> str:
+        """What a sequence is called."""
+        name = self.sequences[number].name
+        return str(number if name is None else name)
+
     def failed(self) -> str | None:
         """A sentence about the sequences that failed."""
-        wrong = [(i, s.error) for i, s in enumerate(self.sequences) if s.error is not None]
+        wrong = [(self.label(i), s.error) for i, s in enumerate(self.sequences) if s.error]
         if not wrong:
             return None
         number, error = wrong[0]
@@ -78,9 +85,15 @@ def findings(found: Filtered) -> Findings:
                 {n: rows[b, :number] for n, rows in found.filtered.items()},
                 {n: float(p[b]) for n, p in found.final.items()},
                 None if failure is None else f"step {failure.step}: {failure.message}",
+                None if found.names is None else found.names[b],
             )
         )
     return Findings(found.method, found.reason, sequences)
+
+
+def plain_name(name: Any) -> Any:
+    """The name of a sequence as JSON has it."""
+    return name if isinstance(name, int | str) else str(name)
 
 
 def asked_step(query: str, steps: int) -> int | None:

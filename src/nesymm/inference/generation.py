@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nesymm.inference.data import Sequences, prepare, wanted, without_lengths
+from nesymm.inference.data import Arrays, Sequences, prepare, wanted, without_lengths
 from nesymm.inference.densities import make_distribution
 from nesymm.inference.engines import Engines
 from nesymm.inference.evidence import ObservedWorld, given, observed_column, seen
@@ -52,7 +52,7 @@ def generate(model: Model, filter_: Filter, request: Request, count: int) -> Tra
     values, observed, asked = replay(model, sequences, drawn, key)
     variables = {**drawn.variables, **values}
     whole = replace(drawn, variables=variables, undrawn=undrawn(replay.engine.phases))
-    given = without_lengths(wanted(model.step), request.data)
+    given = Arrays(without_lengths(wanted(model.step), request.data), request.names)
     return Trajectories(model, whole, given, observed, asked)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,18 @@ class Failure:
     step: int
     message: str
     details: str = field(default="", compare=False, repr=False)
+    name: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return f"sequence {self.sequence}, step {self.step}: {self.message}"
+        sequence = self.sequence if self.name is None else self.name
+        return f"sequence {sequence}, step {self.step}: {self.message}"
+
+
+def with_names(failures: Sequence[Failure], names: Sequence[Any] | None) -> tuple[Failure, ...]:
+    """The same with the names of their sequences, if these have names."""
+    if names is None:
+        return tuple(failures)
+    return tuple(replace(f, name=names[f.sequence]) for f in failures)
 
 
 class FilterError(NesymmError):
@@ -52,7 +61,8 @@ class Filtered:
     `log_evidence` is per sequence, `log_gains` and `effective` per sequence and step.
     `filtered` holds, per query that is asked at every step, an array [batch, step], NaN
     where it is not asked; `final` per query about one step, or the end, an array [batch].
-    `last` is the last step of each sequence.
+    `last` is the last step of each sequence, `names` are what the data call them (None: they are
+    numbered).
     `diagnostics` say how far to trust them.
     """
 
@@ -67,6 +77,7 @@ class Filtered:
     failures: tuple[Failure, ...]
     diagnostics: Diagnostics
     last: np.ndarray
+    names: tuple[Any, ...] | None = None
 
     def probability(self, query: str, step: int | None = None) -> np.ndarray:
         """The probability of a query, as it is written in the program, in each sequence: [batch].
@@ -97,12 +108,13 @@ class Filtered:
     def to_dataframe(self) -> Any:
         """The probabilities as a data frame of pandas: sequence, time, atom, predicate, arguments
         and probability. Atoms that are impossible throughout are not listed."""
-        return frame([*rows_over_time(self.filtered), *rows_at_once(self.final, self.last)])
+        rows = [*rows_over_time(self.filtered), *rows_at_once(self.final, self.last)]
+        return frame(rows, self.names)
 
     def to_xarray(self) -> Any:
-        """The probabilities of `filtered` as a data set of xarray: an array for each predicate,
-        over sequence, time and arguments."""
-        return dataset(self.filtered)
+        """The probabilities as a data set of xarray: an array for each predicate, over sequence,
+        time (where it is asked at every step) and arguments."""
+        return dataset(self.filtered, self.names, self.final)
 
     def __repr__(self) -> str:
         batch, steps = self.log_gains.shape
@@ -113,7 +125,8 @@ class Filtered:
         names = [*self.filtered, *self.final]
         columns = [self.lengths, self.log_evidence, *(self.probability(n) for n in names)]
         head = ["sequence", "steps", "log-evidence", *names]
-        return table(head, ((i, *row) for i, row in enumerate(zip(*columns, strict=True))))
+        labels = self.names or range(len(self.last))
+        return table(head, zip(labels, *columns, strict=True))
 
 
 class Smoothed(dict[str, np.ndarray]):
@@ -127,8 +140,10 @@ class Smoothed(dict[str, np.ndarray]):
         answers: Answers,
         failures: tuple[Failure, ...],
         diagnostics: Diagnostics,
+        names: tuple[Any, ...] | None = None,
     ):
         super().__init__(answers)
+        self.names = names
         self.answers = answers
         self.impossible = answers.impossible
         self.failures = failures
@@ -141,16 +156,20 @@ class Smoothed(dict[str, np.ndarray]):
     def _repr_html_(self) -> str:
         """A row for each sequence and query, with a column for each step."""
         steps = next(iter(self.values())).shape[1] if self else 0
-        rows = ((i, n, *row) for n, rows in self.items() for i, row in enumerate(rows))
+        rows = (
+            (self.names[i] if self.names else i, n, *row)
+            for n, rows in self.items()
+            for i, row in enumerate(rows)
+        )
         return table(["sequence", "query", *map(str, range(steps))], rows)
 
     def to_dataframe(self) -> Any:
         """The probabilities as a data frame of pandas, as `Filtered.to_dataframe` has them."""
-        return frame(rows_over_time(self.answers))
+        return frame(rows_over_time(self.answers), self.names)
 
     def to_xarray(self) -> Any:
         """The probabilities as a data set of xarray, as `Filtered.to_xarray` has them."""
-        return dataset(self.answers)
+        return dataset(self.answers, self.names)
 
     def __missing__(self, query: str) -> np.ndarray:
         if query in self.impossible:

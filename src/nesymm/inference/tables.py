@@ -109,7 +109,7 @@ class Tables(Lowering):
     def _compact(self, value: Named, type_: Type) -> Named:
         """The same value as a choice of its own, where it has fewer values than causes."""
         behind = value.array.ndim - len(value.dims)
-        if behind or any(isinstance(d, Axis) for d in value.dims) or len(choices(value.dims)) < 2:
+        if behind or _has_axes(value) or len(choices(value.dims)) < 2:
             return value
         if isinstance(type_, Bool):
             return self.named(value)
@@ -146,7 +146,7 @@ class Tables(Lowering):
             value, type_ = self.memo[id(part)], part.type
             if not isinstance(type_, Int) or not is_finite(type_):
                 continue
-            if cells(value.dims) <= type_.size:
+            if cells(value.dims) <= type_.size or self._side_by_side(value):
                 continue
             if part.op == "add":
                 self._name_addends(part)
@@ -186,13 +186,18 @@ class Tables(Lowering):
 
     def named(self, condition: Named) -> Named:
         """The same condition as a choice of its own."""
-        if cells(condition.dims) <= 2:
+        if cells(condition.dims) <= 2 or self._side_by_side(condition):
             return condition
         # Two names for one thing would tie together, through it, all that reads them.
         key = (id(condition.array), condition.dims)
         if key not in self.labels:
             self.labels[key] = (condition, self._labelled(condition))
         return self.labels[key][1]
+
+    def _side_by_side(self, value: Named) -> bool:
+        """Whether something stands for many elements where these are told apart: then it has no
+        name, since each of them would need one."""
+        return self.shared is not None and _has_axes(value)
 
     def _labelled(self, condition: Named) -> Named:
         if self.shared is not None:
@@ -351,6 +356,10 @@ def _apart(definitions: Sequence[Expr]) -> list[Expr]:
 
     memo: dict[int, Expr] = {}
     return [rewrite(d, rule, memo) for d in definitions]
+
+
+def _has_axes(value: Named) -> bool:
+    return any(isinstance(d, Axis) for d in value.dims)
 
 
 def _certain(value: Named) -> Named:

@@ -13,15 +13,16 @@ import numpy as np
 from nesymm.errors import NesymmError
 from nesymm.html import table
 from nesymm.inference.atoms import SHOWN, check_number, check_place, decode, elements, fluents, word
+from nesymm.inference.data import sequences_of
 from nesymm.inference.diagnostics import Diagnostics
 from nesymm.inference.explanation import Explainer, Firing
 from nesymm.inference.frames import arrays_dataset, frame
 from nesymm.inference.results import Failure
 from nesymm.inference.sampling import Draws
 from nesymm.ir.expr import TRUE
-from nesymm.ir.step import Slot
+from nesymm.ir.step import RandomVariable, Slot
 from nesymm.ir.terms import show
-from nesymm.ir.types import BOOL, Tensor
+from nesymm.ir.types import BOOL, Enum, Tensor, domain
 from nesymm.language.values import value_positions
 
 if TYPE_CHECKING:
@@ -137,18 +138,59 @@ class Trajectories:
     def to_dataframe(self) -> Any:
         """What holds as a data frame of pandas: sequence, trajectory, time, and the atom in the
         words of the program."""
-        return frame(
+        return frame((
             {"sequence": b, "trajectory": k, "time": t, "atom": atom}
             for b, length in enumerate(self.lengths)
             for k in range(self.count)
             for t in range(int(length))
             for atom in self.atoms(b, k, t)
-        )
+        ), self.names)  # fmt: skip
 
     def to_xarray(self) -> Any:
-        """The arrays of `values` as a data set of xarray, over sequence, trajectory, time and the
-        axes of keys."""
-        return arrays_dataset(self.values, ("sequence", "trajectory", "time"))
+        """The arrays of `values` as a data set of xarray, over sequence, trajectory, time and
+        keys. Terms have their names, and None stands for what is absent."""
+        batch, count, steps = self.drawn.shape
+        lead = {
+            "sequence": list(self.names or range(batch)),
+            "trajectory": list(range(count)),
+            "time": list(range(steps)),
+        }
+        found = {n: (a, self._keys(n)) for n, a in self._worded().items()}
+        return arrays_dataset(found, lead)
+
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """What the data call the sequences; None: they are numbered."""
+        return sequences_of(self.given)
+
+    def _worded(self) -> dict[str, np.ndarray]:
+        """The values, terms by their names where all of them are terms of one kind."""
+        out = dict(self.values)
+        for name, part in self._parts.items():
+            types = part.fields if isinstance(part, Slot) else (part.type,)
+            if name not in out or len(set(types)) != 1 or not isinstance(types[0], Enum):
+                continue
+            terms = np.array([*map(show, domain(types[0])), None], object)
+            array = out[name]
+            codes = np.clip(array.astype(int), 0, len(terms) - 2)
+            there = self.present.get(name) if isinstance(part, Slot) else None
+            if there is not None:
+                behind = array.ndim - there.ndim
+                there = there.reshape(*there.shape, *(1,) * behind)
+                codes = np.where(there, codes, len(terms) - 1)
+            out[name] = terms[codes]
+        return out
+
+    def _keys(self, name: str) -> list[list[Any]]:
+        """The keys along the axes of a value; an axis of one key is none."""
+        part = self._parts.get(name)
+        return [domain(a.type) for a in part.axes if a.size > 1] if part else []
+
+    @cached_property
+    def _parts(self) -> dict[str, Slot | RandomVariable]:
+        """What the values are those of: a fluent goes before a variable of its name."""
+        variables = {v.name: v for v in self.model.step.variables}
+        return {**variables, **{s.name: s for s in self._fluents}}
 
     def data(self, trajectory: int = 0) -> dict[str, np.ndarray]:
         """One trajectory of each sequence as data for `filter` and `fit`."""

@@ -206,7 +206,9 @@ def make_plan(model: Model, data: AnyData, options: Options) -> Plan:
             raise NesymmError(f"a metric cannot be called {name}: the history has a column for it")
 
     def arrays(given: AnyData) -> Any:
-        return given if options.transform is not None else arrays_of(model.step, given)
+        # A program may read an array that is a label as well.
+        names = {n: False for t in (*terms, *metrics.values()) for n in t.label_names}
+        return given if options.transform is not None else arrays_of(model.step, given, names)
 
     def loaded(given: Mapping[str, Any]) -> Data:
         read = (*terms, *metrics.values())

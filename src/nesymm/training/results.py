@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nesymm.errors import NesymmError
 from nesymm.html import MOST, table
-from nesymm.inference.frames import frame
+from nesymm.inference.frames import frame, history_dataset
 from nesymm.training.noise import Noise
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class Fitted:
     def to_dataframe(self) -> Any:
         """The history as a data frame of pandas, a row for each epoch."""
         return frame(self.history)
+
+    def to_xarray(self) -> Any:
+        """The history as a data set of xarray, over epochs."""
+        return history_dataset(self.history)
 
     def table(self) -> str:
         """The history as text."""
