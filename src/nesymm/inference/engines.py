@@ -19,6 +19,7 @@ from nesymm.inference.intervals import eliminate
 from nesymm.inference.methods import Bootstrap, ExactForward
 from nesymm.inference.observable import check_observations
 from nesymm.ir.passes.bounds import watched
+from nesymm.ir.passes.causes import merge_causes
 from nesymm.ir.step import StepProgram
 
 T = TypeVar("T")
@@ -48,11 +49,12 @@ class Engines:
     def program(self, steps: int, bits: int | None = None, drawn: bool = True) -> StepProgram:
         """The program for so many steps, which says where numbers grow too large for their bits
         (those of JAX, unless they are given). Where nobody asks what was `drawn`, variables that
-        are only compared are the numbers of their intervals."""
+        are only compared are the numbers of their intervals, and many causes are merged."""
         bits = bits or jnp.zeros((), int).dtype.itemsize * 8
 
         def make() -> StepProgram:
-            return watched(self.step if drawn else eliminate(self.step), bits, steps)
+            step = self.step if drawn else merge_causes(eliminate(self.step), large=True)
+            return watched(step, bits, steps)
 
         return self.kept(("program", bits, steps, drawn), make)
 

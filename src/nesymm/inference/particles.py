@@ -26,6 +26,7 @@ from nesymm.inference.sampling import Traced, trace_ancestors
 from nesymm.inference.state import Info, Settings, Stage, State, initial_state
 from nesymm.inference.step_model import StepModel
 from nesymm.inference.world import Binding, Moment
+from nesymm.ir.passes.causes import merge_causes
 from nesymm.ir.passes.phases import Phases, phases, use_observed
 from nesymm.ir.step import StepProgram
 
@@ -33,12 +34,9 @@ from nesymm.ir.step import StepProgram
 _BELIEF = 64
 
 
-def plans(
-    step: StepProgram, given: frozenset[str], solve: bool, resamples: bool = False
-) -> tuple[Phases, Plan, Plan]:
+def plans(both: Phases, solve: bool, resamples: bool = False) -> tuple[Plan, Plan]:
     """How both phases are run. With `solve`, finite variables are solved exactly; with
     `resamples`, draws that later steps read are scored."""
-    both = use_observed(phases(step, given), given)
     finite = (
         frozenset(v.name for p in both for v in p.variables if v.finite) if solve else frozenset()
     )
@@ -47,7 +45,15 @@ def plans(
     if resamples:
         tested |= _carried(both)
     first, later = (make_plan(both, p, finite, beliefs, tested) for p in both)
-    return both, first, later
+    return first, later
+
+
+def _merged(both: Phases) -> Phases:
+    """The same with one variable for many causes of one effect; `both` itself if there are none."""
+    first, later = (merge_causes(p) for p in both)
+    if first is both.first and later is both.later:
+        return both
+    return replace(both, first=first, later=later)
 
 
 def _carried(both: Phases) -> frozenset[str]:
@@ -117,14 +123,24 @@ class ParticleFilter:
         self.resamples = particles > 1 and self.resample is not None
         self.threshold = threshold
         self.paper = paper
-        self.phases, self.first, self.later = plans(step, given, solve, self.resamples)
+        self.phases = use_observed(phases(step, given), given)
+        self.first, self.later = self._plans = plans(self.phases, solve, self.resamples)
+        # What is drawn is not reported as a rule, and causes need not be told apart.
+        merged = _merged(self.phases)
+        self._merged = (
+            self._plans if merged is self.phases else plans(merged, solve, self.resamples)
+        )
         self.questions = questions(self.phases, steps)
         # A comparison has no gradient, and what is drawn from others can be scored; a parameter
         # cannot.
         self.untrainable = tested_parameters(self.phases)
         # A bootstrap filter draws from the prior, and so does one particle: it bounds the evidence.
         refined = solve and particles > 1
-        self.proposals = [find_proposals(p) if refined else {} for p in (self.first, self.later)]
+        self.proposals = {id(p): find_proposals(p) if refined else {} for p in self._all}
+
+    @property
+    def _all(self) -> tuple[Plan, ...]:
+        return self._plans if self._merged is self._plans else (*self._plans, *self._merged)
 
     def describe(self) -> str:
         name = "Rao-Blackwellised" if self.solve else "bootstrap"
@@ -157,11 +173,12 @@ class ParticleFilter:
         key: Any,
         stage: Stage,
     ) -> tuple[State, Info]:
-        plan = self.first if stage.first else self.later
+        at_first, later = self._plans if settings.record else self._merged
+        plan = at_first if stage.first else later
         ask = tuple(q for q in self.questions if stage.may_end or q.at_every_step)
         # The paper's estimators are about draws from the prior.
         prior = settings.paper or settings.estimator not in (None, "surrogate")
-        proposals = {} if prior else self.proposals[0 if stage.first else 1]
+        proposals = {} if prior else self.proposals[id(plan)]
 
         def attempt(naming: Naming) -> tuple[State, Info]:
             model = StepModel(plan, replace(settings, naming=naming), self.questions, proposals)
@@ -179,7 +196,7 @@ class ParticleFilter:
         self, parameters: Mapping[str, Any], networks: Mapping[str, Any], calls: int
     ) -> Binding:
         """Networks whose arguments have fewer values than there are calls are tabulated."""
-        return bind((self.first, self.later), parameters, networks, calls)
+        return bind(self._all, parameters, networks, calls)
 
     def hoist(self, binding: Binding, settings: Settings, state: State, moment: Moment) -> Binding:
         # Each particle is somewhere else: what networks see changes from step to step.
