@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nesymm.inference.cells import cell
 from nesymm.inference.columns import DataError, Wanted
 from nesymm.inference.data import LENGTH, wanted
 from nesymm.ir.step import StepProgram
@@ -22,6 +23,7 @@ from nesymm.ir.terms import show as show_term
 from nesymm.ir.types import Bool, Enum, Int, domain
 
 SEQUENCE, TIME = "sequence", "time"
+MOST_STEPS = 100_000  # more are taken for a mistake, unless there are rows for them
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,32 @@ def as_arrays(step: StepProgram, data: Any) -> Any:
     if not isinstance(data, Mapping):
         return data
     tables = {n: table_of(n, v) for n, v in data.items() if is_frame(v)}
+    _refuse_facts(wanted(step), data)
     if not tables:
         return data
     arrays = {n: v for n, v in data.items() if n not in tables}
     batch = next((len(v) for n, v in arrays.items() if hasattr(v, "__len__")), None)
     return {**arrays, **filled(step, tables, batch)}
+
+
+def _refuse_facts(names: Mapping[str, Wanted], data: Mapping[str, Any]) -> None:
+    """Facts of one sequence, where arrays of a batch belong: texts are no truth and no number."""
+    for name, value in data.items():
+        want = names.get(name)
+        if want is None or any(isinstance(t, Enum) for t in want.types):
+            continue
+        if _are_facts(names, name, value) and any(
+            isinstance(part, str) for fact in value for part in _parts(fact)
+        ):
+            raise DataError(
+                f"{want}: expected an array, received facts\n"
+                "  = help: the facts of each sequence are a dictionary in a list: "
+                f"`[{{{name!r}: …}}]`, also if there is one sequence"
+            )
+
+
+def _parts(fact: Any) -> tuple[Any, ...]:
+    return tuple(fact) if isinstance(fact, tuple | list) else (fact,)
 
 
 def single(step: StepProgram, data: Any) -> Any:
@@ -91,7 +114,7 @@ def table_of(name: str, frame: Any) -> Table:
 
 def _rows(name: str, facts: Any, sequence: Any = None) -> Table:
     """Facts in Python as a table without names of columns; a lone key need be no tuple."""
-    rows = [tuple(f) if isinstance(f, tuple | list) else (f,) for f in facts]
+    rows = [_parts(f) for f in facts]
     widths = {len(r) for r in rows}
     if len(widths) > 1:
         shown = ", ".join(map(str, sorted(widths)))
@@ -134,7 +157,11 @@ def _of_sequences(step: StepProgram, data: Sequence[Any]) -> dict[str, Any]:
         if want is None:
             out[name] = values  # `prepare` says which names there are.
             continue
-        lengths += [_lengths(values)] if want.timed else []
+        for value in values:
+            if isinstance(value, Mapping | str):
+                form = "a list of facts" if want.axes else "a list or an array"
+                raise DataError(f"{want}: expected {form}, received {value!r}")
+        lengths += [_lengths(want, values)] if want.timed else []
         out[name] = _padded(want, values)
     if lengths:
         length = np.max(lengths, axis=0)
@@ -165,7 +192,10 @@ def _joined(names: Mapping[str, Wanted], name: str, values: Sequence[Any]) -> Ta
     return Table(name, (SEQUENCE, *time, *("",) * (width - len(time))), rows)
 
 
-def _lengths(values: Sequence[Any]) -> np.ndarray:
+def _lengths(want: Wanted, values: Sequence[Any]) -> np.ndarray:
+    for value in values:
+        if value is not None and not hasattr(value, "__len__"):
+            raise DataError(f"{want}: expected an entry for each step, received {value!r}")
     return np.array([0 if v is None else len(v) for v in values])
 
 
@@ -176,7 +206,7 @@ def _padded(want: Wanted, values: Sequence[Any]) -> Any:
     except ValueError:
         raise DataError(f"{want}: the steps of a sequence differ in shape") from None
     arrays = [
-        a if a is None or a.dtype.kind in "biuf" else np.asarray(v, object)
+        a if a is None or a.dtype.kind in "biuf" else _objects(v)
         for a, v in zip(arrays, values, strict=True)
     ]
     known = [a for a in arrays if a is not None]
@@ -196,6 +226,13 @@ def _padded(want: Wanted, values: Sequence[Any]) -> Any:
         if array is not None:
             out[(number, slice(len(array))) if want.timed else number] = array
     return out
+
+
+def _objects(value: Any) -> np.ndarray:
+    """Texts and the like; of numbers, what is missing is NaN."""
+    array = np.asarray(value, object)
+    numbers = all(v is None or isinstance(v, int | float | np.number) for v in array.flat)
+    return array.astype(float) if numbers else array
 
 
 def _to_length(array: Any, steps: int) -> Any:
@@ -327,10 +364,20 @@ class _Places:
                         f"{table.where(number)}: expected a step from 0 in the column `time`, "
                         f"received {row[at]!r}"
                     )
+                self._refuse_stamp(table, number, int(row[at]))
                 sequence = self.of(table, row)
                 self.lengths[sequence] = max(self.lengths[sequence], int(row[at]) + 1)
         self.lengths = [max(1, n) for n in self.lengths]
         return max(self.lengths)
+
+    def _refuse_stamp(self, table: Table, number: int, step: int) -> None:
+        """A step far beyond what the rows could fill is a date or a time of day."""
+        if step > MOST_STEPS and step > 100 * sum(len(t.rows) for t in self.tables.values()):
+            raise DataError(
+                f"{table.where(number)}: {step} in the column `time` would be the last of "
+                f"{step + 1} steps, nearly all of them empty\n"
+                "  = help: number the steps 0, 1, 2, …; is this a date, or a time in seconds?"
+            )
 
     def of(self, table: Table, row: tuple[Any, ...]) -> int:
         if SEQUENCE in table.columns:
@@ -388,7 +435,9 @@ class _Filling:
         filled: dict[tuple[int, ...], int] = {}
         for number, row in enumerate(self.table.rows):
             at = self._place(number, row)
-            value = self._value(row)
+            value = self._value(number, row)
+            if value is None and relation:
+                value = False
             if at in filled and not _same(out[at], value):
                 before = filled[at] + self.table.first_line
                 raise DataError(
@@ -418,13 +467,17 @@ class _Filling:
             at.append(index[row[i]])
         return tuple(at)
 
-    def _value(self, row: tuple[Any, ...]) -> Any:
-        values = tuple(row[i] for i in self.inner[len(self.want.axes) :])
-        if not values:
+    def _value(self, number: int, row: tuple[Any, ...]) -> Any:
+        found = [row[i] for i in self.inner[len(self.want.axes) :]]
+        if not found:
             return True
-        if self.truth:
-            values = tuple({"true": True, "false": False}.get(v, v) for v in values)
-        return values[0] if len(values) == 1 else np.array(values, object)
+        what = f"{self.table.where(number)}: {self._shown(row)}"
+        values = [cell(v, t, what) for v, t in zip(found, self.want.types, strict=True)]
+        if len(values) == 1:
+            return values[0]
+        out = np.empty(len(values), object)
+        out[:] = values
+        return out
 
     def _shown(self, row: tuple[Any, ...]) -> str:
         keys = tuple(row[i] for i in self.inner[: len(self.want.axes)])
