@@ -90,7 +90,7 @@ def test_lists_are_told_with_the_items_that_were_there() -> None:
         for step in range(3):
             there = [x + 1 for x in np.flatnonzero(found["ill"][0, trajectory, step])]
             items = ", ".join(map(str, there))
-            assert told[f"many({len(there)})@{step}"] == f"findall(X, (ill(X)@{step}), [{items}])"
+            assert told[f"many({len(there)})@{step}"] == f"findall(X, ill(X)@{step}, [{items}])"
 
 
 def test_a_rule_is_told_where_the_values_that_it_is_called_with_exist() -> None:
