@@ -39,7 +39,7 @@ def _static_body(g: Generator, pred: Pred, scope: dict[str, Any]) -> list[Any]:
 
 def static_value(g: Generator) -> None:
     keys = g.key()
-    values = g.pick(((0, 1), (0, 1, 2), ("red", "blue"), (1, 2)))
+    values = g.pick(((0, 1), (0, 1, 2), ("red", "e"), (1, 2)))
     if not g.spend(g.count(keys) * (len(values) - 1)):
         return
     pred = g.define("k", (*keys, values), timed=False, valued=True, drawn=True)
@@ -262,7 +262,7 @@ def pairs(g: Generator) -> None:
 def own_value(g: Generator) -> None:
     """A variable that is its own value: `mood@t ~ categorical(…)`, `mood@t =:= calm`."""
     keys = g.key()
-    values = g.pick((("calm", "wild"), (0, 1, 2), (1, 2)))
+    values = g.pick((("calm", "pi"), (0, 1, 2), (1, 2)))
     if not g.spend(g.count(keys) * (len(values) - 1)):
         return
     name = g.name("y")

@@ -10,7 +10,7 @@ from differential.vocabulary import LETTERS
 if TYPE_CHECKING:
     from differential.generator import Generator
 
-NAMES = {*LETTERS, "red", "blue", "r", "g", "y", "up", "down", "calm", "wild", "hall", "yard"}
+NAMES = {*LETTERS, "red", "r", "g", "y", "up", "down", "calm", "hall", "yard"}
 
 
 def constants(g: Generator) -> None:

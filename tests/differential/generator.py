@@ -20,6 +20,7 @@
 | hidden normal with a normal measurement, guides with bodies | `measured` |
 | inputs: per step and static; names, whole, real, truth; missing | `given` |
 | variables that are their own value | `own_value` |
+| names that are constants of arithmetic, `e` and `pi` | `static_value`, `own_value` |
 | aggregates in heads | `best` |
 | relations of drawn values, and what reads them | `relation`, `read_relation` |
 | inputs of several columns, with missing rows | `table` |

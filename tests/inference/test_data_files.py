@@ -159,6 +159,11 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     "a rule": ("d.pl", b"edge(ann, bob).\nedge(X, Y) :- edge(Y, X).", "line 2: expected a fact"),
     "a variable": ("d.pl", b"edge(ann, X).", "line 1: expected a fact without variables"),
     "a probability": ("d.pl", b"0.5::edge(ann, bob).", "line 1: expected a fact without"),
+    "a negation": ("d.pl", b"rain@0.\n\\+rain@1.", "line 2: expected a fact, received a negation"),
+    "a text for a truth": (
+        "all.csv", b"time,rain\n0,yes\n1,no\n",
+        r"all\.csv`, row 2: rain: expected a truth value, received 'yes'",
+    ),
     "another kind": ("d.txt", b"", r"expected data in \.npz, \.csv, \.parquet or \.json"),
 }  # fmt: skip
 

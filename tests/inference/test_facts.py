@@ -167,6 +167,10 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         {"age": {"sequence": ["a"], "x": ["ann"], "y": [400]}},
         r"age, row 0, column y: expected int 0\.\.99 as the value of age, received 400",
     ),
+    "a time in seconds": (
+        {"rain": {"sequence": ["a", "a"], "time": [0, 1_700_000_000], "rain": [1, 1]}},
+        "rain, row 1: 1700000000 in the column `time` would be the last of 1700000001 steps",
+    ),
     "no sequences": (
         {"friend": {"x": ["ann"], "y": ["bob"]}},
         "friend: the column `sequence` is needed, since there are 2 sequences",
@@ -238,11 +242,23 @@ def test_mistakes_in_frames(mistake: str) -> None:
         ({"person": ["ann"], "rain": [True]}, r"(.|\n)*in a list with a dictionary for each"),
         ([], "or a list with a dictionary of facts for each sequence"),
         ([3], "or a list with a dictionary of facts for each sequence"),
+        ([{"person": [("ann", "bob")]}], r"person\(ann\): expected a truth value, received 'bob'"),
+        ([{"rain": 3}], "input rain: expected an entry for each step, received 3"),
+        ([{"rain": {}}], r"input rain: expected a list or an array, received \{\}"),
+        ([{"friend": {"ann": "bob"}}], "input friend: expected a list of facts, received {"),
+        ({"person": ["ann", "bob"]}, r"a dictionary in a list: `\[\{'person': …\}\]`, also if"),
+        ({"friend": [("ann", "bob")]}, "input friend: expected an array, received facts"),
     ],
 )
 def test_mistakes_in_facts(facts: Any, message: str) -> None:
     with pytest.raises(nesymm.DataError, match=message):
         MODEL.filter(facts, steps=2)
+
+
+def test_truths_that_are_missing_beside_shorter_sequences() -> None:
+    model = nesymm.compile("0.5::a@t. observe(a@t). query(a@t).")
+    found = model.filter([{"a": [1, None, 0]}, {"a": [1]}])
+    np.testing.assert_array_equal(found.filtered["a@t"], [[1, 0.5, 0], [1, np.nan, np.nan]])
 
 
 def test_frames_are_read_through_narwhals() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -109,6 +110,13 @@ def test_what_cannot_be_streamed_is_said(model: nesymm.Model) -> None:
     at_end = nesymm.compile(RAIN + "observe(rain@T, true).")
     with pytest.raises(nesymm.NesymmError, match="at the end"):
         at_end.stream(method="exact")
+
+
+@pytest.mark.parametrize("data", [[{"umbrella": True}], [1], np.ones(1)])
+def test_an_update_is_a_dictionary(model: nesymm.Model, data: Any) -> None:
+    stream = model.stream(method="exact")
+    with pytest.raises(nesymm.DataError, match="a dictionary with an array of one step for each"):
+        stream.update(data)
 
 
 def test_impossible_evidence_leaves_the_stream_where_it_was() -> None:

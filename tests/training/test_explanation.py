@@ -90,7 +90,7 @@ def test_lists_are_told_with_the_items_that_were_there() -> None:
         for step in range(3):
             there = [x + 1 for x in np.flatnonzero(found["ill"][0, trajectory, step])]
             items = ", ".join(map(str, there))
-            assert told[f"many({len(there)})@{step}"] == f"findall(X, (ill(X)@{step}), [{items}])"
+            assert told[f"many({len(there)})@{step}"] == f"findall(X, ill(X)@{step}, [{items}])"
 
 
 def test_a_rule_is_told_where_the_values_that_it_is_called_with_exist() -> None:
@@ -173,3 +173,21 @@ def test_what_is_written_as_an_underscore_is_shown_so() -> None:
     paths = model.generate(count=1, steps=1)
     shown = [str(f) for f in model.explain(paths)]
     assert any(f.startswith("dark(attic)@0 because room(attic), not at(_,attic)@0") for f in shown)
+
+
+def test_aggregates_read_as_they_are_written() -> None:
+    model = nesymm.compile("""
+        e(1). e(2). on(E)@t :- e(E), E > t.
+        a(N)@t :- aggregate_all(count, on(_)@t, N).
+        b(S)@t :- aggregate_all(sum(E), (on(E)@t, E > 0), S).
+        c(N)@t :- findall(E, on(E)@t, L), length(L, N).
+        d(min<E>)@t :- on(E)@t.
+        query(a(2)@t). query(b(3)@t). query(c(2)@t). query(d(1)@t).
+    """)
+    fired = model.explain(model.trajectories(steps=1))
+    assert {f.head: ", ".join(f.because) for f in fired if not f.head.startswith("on")} == {
+        "a(2)@0": "aggregate_all(count, on(_)@0, 2)",
+        "b(3)@0": "aggregate_all(sum(E), (on(E)@0, E > 0), 3)",
+        "c(2)@0": "findall(E, on(E)@0, [1, 2]), length([1, 2], 2)",
+        "d(1)@0": "aggregate_all(min(E), on(E)@0, 1)",
+    }

@@ -331,3 +331,10 @@ def test_a_validation_loss_that_is_not_a_number_is_no_best() -> None:
         stuck.append(is_stuck(history, 2))
     assert best == (1.0, 2)
     assert stuck == [False, False, False, False, True]
+
+
+def test_a_program_without_time_has_no_sequences_to_learn_from() -> None:
+    model = nesymm.compile("t(0.5)::a. observe(a).")
+    for options in ({}, {"steps": 1}):
+        with pytest.raises(nesymm.NesymmError, match=r"has no time.*\n.*model\.log_probability"):
+            model.fit({"a": [1, 0]}, progress=False, **options)

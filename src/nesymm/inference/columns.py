@@ -75,7 +75,7 @@ def split_missing(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
         ) from None
     missing = np.zeros(array.shape, bool)
     if array.dtype == object:
-        missing = np.vectorize(_is_missing, otypes=[bool])(array) if array.size else missing
+        missing = np.vectorize(is_missing, otypes=[bool])(array) if array.size else missing
     elif np.issubdtype(array.dtype, np.floating):
         missing = np.isnan(array)
     if masked is not None:
@@ -83,8 +83,11 @@ def split_missing(name: str, value: Any) -> tuple[Any, np.ndarray | None]:
     return array, missing if missing.any() else None
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+def is_missing(value: Any) -> bool:
+    """Whether an entry says nothing: None, NaN, or what pandas writes for them."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def code(

@@ -223,6 +223,13 @@ def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
                     pass
                 case _:
                     atom = Struct(":-")
+            if atom.functor in ("not", "\\+"):
+                line = statement.span.line if statement.span else 1
+                raise DataError(
+                    f"`{path}`, line {line}: expected a fact, received a negation\n"
+                    "  = help: what is observed not to hold is `door(north, false)@3.`, beside "
+                    "`door(south, true)@3.`; an input that is not listed is false"
+                )
             terms = tuple(compile_term(a, {}, lambda: 0) for a in atom.args)
             if atom.functor in (":-", "::", "~", ";") or not all(map(is_ground, terms)):
                 raise DataError(

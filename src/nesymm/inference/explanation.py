@@ -269,7 +269,15 @@ def _firing(
 
 
 def _held(body: Body, env: Mapping[str, Any], time: int) -> tuple[str, ...]:
-    return tuple(_literal(literal, env, time) for literal in body)
+    return tuple(_literal(literal, env, time) for literal in body if not _is_ours(literal))
+
+
+def _is_ours(literal: Literal) -> bool:
+    """The comparison of a collected list with what it should be: the program has one goal."""
+    match literal:
+        case Builtin("=", (_, Var(name))):
+            return OURS in name
+    return False
 
 
 def _literal(literal: Literal, env: Mapping[str, Any], time: int) -> str:
@@ -282,9 +290,14 @@ def _literal(literal: Literal, env: Mapping[str, Any], time: int) -> str:
             inside = ", ".join(_held(body, env, time))
             return f"not {inside}" if len(body) == 1 else f"not ({inside})"
         case Collect(kind, template, body, result):
-            shown = pprint(_filled(template, env))
             inside = ", ".join(_held(body, env, time))
-            return f"{kind}({shown}, ({inside}), {pprint(_filled(result, env))})"
+            goal = inside if len(body) == 1 else f"({inside})"
+            item, found = pprint(_filled(template, env)), pprint(_filled(result, env))
+            if kind in ("findall", "all"):
+                return f"{kind}({item}, {goal}, {found})"
+            kind = kind.removesuffix("_all")
+            what = kind if kind == "count" else f"{kind}({item})"
+            return f"aggregate_all({what}, {goal}, {found})"
     return "(" + "; ".join(", ".join(_held(b, env, time)) for b in literal.bodies) + ")"
 
 

@@ -149,7 +149,7 @@ class Stream:
         `errors="keep"` the others continue; of those that failed all is NaN from then on.
         """
         check_errors(errors)
-        given = self._slices(data or {})
+        given = self._slices({} if data is None else data)
         time = jnp.asarray(self.time) if self.at_once is None else self.time
         key = None if self.at_once is not None else jax.random.fold_in(self._key, self.time)
 
@@ -252,6 +252,11 @@ class Stream:
 
     def _slices(self, data: Mapping[str, Any]) -> dict[str, Any]:
         known = {n for n, w in self.wanted.items() if w.timed}
+        if not isinstance(data, Mapping):
+            raise DataError(
+                "update: expected a dictionary with an array of one step for each name, received "
+                f"{type(data).__name__}"
+            )
         for name in data:
             if name not in known:
                 listed = ", ".join(sorted(known)) or "none"

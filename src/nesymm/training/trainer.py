@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nesymm.errors import NesymmError
 from nesymm.inference.diagnostics import warn_of_batch
 from nesymm.inference.estimates import Estimate
 from nesymm.inference.filter import Filter
@@ -240,6 +241,12 @@ class Trainer:
 
 
 def make_trainer(model: Model, data: AnyData, options: Options) -> Trainer:
+    if not model.step.temporal:
+        raise NesymmError(
+            "this program has no time, and `fit` learns from sequences\n"
+            "  = help: differentiate `model.log_probability`; or give the program a time (`@t`), "
+            "and each world one step"
+        )
     plan = make_plan(model, data, options)
     method = method_for(plan.terms, options.method)
     return Trainer(model, model._filter(method), plan, options.debias)

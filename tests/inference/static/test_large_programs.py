@@ -263,3 +263,10 @@ def test_a_value_may_be_computed_in_many_steps(length: int) -> None:
         lines.append(f"x({k}, W) :- x({k - 1}, V), d({k}, D), W is min(3, max(0, V + D)).")
     # The moves are symmetric, so the first distribution stays.
     assert last_of(lines, length) == pytest.approx([0.25] * 4)
+
+
+@pytest.mark.parametrize("family", ["binomial(1000000, 0.5)", "uniform_int(1, 1000000)"])
+def test_values_that_cannot_be_told_apart_are_refused_at_once(family: str) -> None:
+    model = nesymm.compile(f"x ~ {family}. p :- x > 500000. query(p).")
+    with pytest.raises(nesymm.NesymmError, match=r"x has 1,000,00[01] values: .* at most 100,000"):
+        model.infer()

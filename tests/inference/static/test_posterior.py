@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -436,3 +437,9 @@ def test_an_input_with_a_finite_domain_is_a_key_and_an_answer(
     for y in (1, 2, 3):
         likely = given is not None and y - given in (0, 1)
         assert found[f"sum({y})"] == pytest.approx(0.5 * likely)
+
+
+@pytest.mark.parametrize("n", [-1, 1.5, "3", True])
+def test_a_number_of_samples_is_a_whole_number(n: Any) -> None:
+    with pytest.raises(nesymm.NesymmError, match="n: expected a whole number from 0, received"):
+        nesymm.compile("0.5::a. query(a).").infer().sample(n)

@@ -15,13 +15,13 @@ from nesymm.ir.arithmetic import BINARY, UNARY, arithmetic
 from nesymm.ir.expr import TRUE, Expr, postorder
 from nesymm.ir.symbols import as_expr, is_ground, key_of
 from nesymm.ir.terms import Compound, V, rounded
-from nesymm.ir.types import Int, Real, Tensor
+from nesymm.ir.types import Enum, Int, Real, Tensor
 
 
 def compare(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
-    terms = []
-    for arg in lit.args:
-        term = resolve(arg, env)
+    written = [resolve(arg, env) for arg in lit.args]
+    terms: list[Any] = []
+    for term in written:
         if type(term) is V:
             fail(
                 "E302",
@@ -30,6 +30,10 @@ def compare(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
                 "bind it by a literal to the left",
             )
         terms.append(ctx.evaluator.value(term, lit.span, lit.timed))
+    # Beside a value that may be it, `e` is a name: east is no number.
+    names = {v for x in terms if isinstance(x, Expr) and isinstance(x.type, Enum)
+             for v in x.type.values}  # fmt: skip
+    terms = [w if type(w) is str and w in names else x for w, x in zip(written, terms, strict=True)]
     a, b = terms
     terms_only = not any(isinstance(x, Expr) and isinstance(x.type, Tensor) for x in terms)
     test = _TESTS[lit.name]

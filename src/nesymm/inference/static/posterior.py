@@ -101,6 +101,8 @@ class Posterior:
         """
 
         key = check_key(key)
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise NesymmError(f"n: expected a whole number from 0, received {n!r}")
         self._refuse_samples()
         weights = self._solver.problem.worlds.weights(self._given)
         backend = self._solver.worlds(self._rank)

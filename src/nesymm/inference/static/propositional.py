@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
+from nesymm.errors import NesymmError
 from nesymm.inference.circuits.enumerate import can_hold
 from nesymm.inference.circuits.formula import Formula
 from nesymm.inference.static.sources import Drawn, Leaf, Place, Source, Values, Weight
@@ -35,6 +36,7 @@ from nesymm.ir.types import Bool, Tensor, domain, is_finite
 _RUNTIME = {"input", "given", "slot", "param", "neural", "time", "log_mass", "sigmoid", "softplus"}
 
 # Elements that depend on one another are found within one another up to this depth.
+_MOST_VALUES = 100_000  # each is a literal, and what reads them a formula of all
 _DEEPEST = 20
 
 
@@ -264,6 +266,12 @@ class Encoding:
 
     def _new_element(self, variable: RandomVariable, key: tuple) -> Values:
         formula, outcomes = self.formula, variable.outcomes
+        if len(outcomes) > _MOST_VALUES:
+            raise NesymmError(
+                f"{variable.name} has {len(outcomes):,} values: exact inference tells at most "
+                f"{_MOST_VALUES:,} apart\n"
+                "  = help: draw from a continuous family, or take fewer values"
+            )
         found: dict[Any, list[int]] = {v: [] for v in outcomes}
         for params, holds in self._cases(variable, key):
             always = holds == formula.true and variable.guard is TRUE

@@ -11,6 +11,7 @@ from nesymm.language.check.goals import is_goal_statement, read_goal
 from nesymm.language.check.heads import (
     declare,
 )
+from nesymm.language.check.unevaluated import unevaluated
 from nesymm.language.directives import read_directives
 from nesymm.language.program import (
     CheckedProgram,
@@ -48,6 +49,9 @@ def check(
     timed = frozenset(p for p, is_timed in ctx.timed.items() if is_timed)
     ctx.values = value_positions(clauses, directives.inputs, directives.fluents, timed)
     asked = [ctx.guard(read_goal, ctx, s) for s in goals]
+    if not errors:
+        asks = [g for g in asked if isinstance(g, Observation | Query)]
+        errors.extend(unevaluated(clauses, guides, asks, directives.inputs, timed))
     if errors:
         raise ProgramError(*_in_order(errors, parts))
     return CheckedProgram(
