@@ -144,7 +144,11 @@ class Clauses:
         return self._recursive[pred]
 
     def _called(self, pred: Pred) -> set[Pred]:
-        return {p for rule in self.resolvents.get(pred, ()) for p in _calls(rule.body)}
+        return {p for rule in self.resolvents.get(pred, ()) for p in self.called_by(rule)}
+
+    def called_by(self, rule: Resolvent) -> Iterator[Pred]:
+        """The predicates that a clause calls, in the order of its body."""
+        return _calls(rule.body)
 
     def is_fact_table(self, pred: Pred) -> bool:
         """Whether the predicate consists of ground facts only."""
