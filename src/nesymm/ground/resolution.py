@@ -160,8 +160,8 @@ class Engine:
             case CallLit():
                 self._call(state, lit)
             case BuiltinLit(name="call"):
-                goal = calls.goal(self.clauses, lit, state.env)
-                self.tasks.append(state.then((goal, *rest), state.env, state.condition))
+                goals = calls.goal(self.clauses, lit, state.env)
+                self.tasks.append(state.then((*goals, *rest), state.env, state.condition))
             case BuiltinLit():
                 self._push(state, self._builtin(state, lit), lit.span)
             case DisjLit(bodies):

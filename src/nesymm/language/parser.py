@@ -64,6 +64,11 @@ def parse_term(text: str, name: str = "<term>") -> Term:
 
 def read(path: str | Path) -> Program:
     """Reads a program from a UTF-8 file."""
+    return parse(read_text(path), str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file."""
     name = str(path)
     try:
         data = Path(path).read_bytes()
@@ -74,7 +79,7 @@ def read(path: str | Path) -> Program:
         ) from None
     body = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = body.decode("utf-8")
+        return _normalised(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         before = _normalised(body[: error.start].decode("utf-8"))
         rest = body[error.start :].decode("utf-8", "replace")
@@ -88,7 +93,6 @@ def read(path: str | Path) -> Program:
                 "save the file as UTF-8",
             )
         ) from None
-    return parse(text, name)
 
 
 def _normalised(text: str) -> str:
@@ -269,7 +273,13 @@ class _Builder:
             return Num(-term.value, span)  # `- 3` is the number
         return Struct(intern(str(token)), (term,), span)
 
-    directive = prefix
+    def directive(self, parts: list[Any]) -> Term:
+        term, span = parts[1], self._span(parts)
+        if isinstance(term, Struct) and term.functor in ("consult", "csv_load"):
+            # The names of files and tables are quoted by custom.
+            kept = {n: s for n, s in self.needless.items() if s.start < span.start}
+            self.needless = kept
+        return Struct(intern(str(parts[0])), (term,), span)
 
     def negated(self, parts: list[Any]) -> Term:
         return Struct("not", (parts[1],), self._span(parts))
@@ -331,6 +341,8 @@ class _Builder:
             message = f"a whole number has at most {MAX_DIGITS} digits"
             self.problems.append(Diagnostic("E005", message, span, "write a real number"))
             return Num(0, span)
+        if _BASED.match(token):
+            return Num(int(token, 0), span)
         value = float(token)
         if isinf(value):
             message = "this number is too large for a 64-bit real number"
@@ -364,6 +376,7 @@ class _Builder:
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "'": "'", '"': '"', "\\": "\\"}
+_BASED = re.compile("-?0[xob]")
 _PLAIN = re.compile("[a-z][A-Za-z0-9_]*")
 
 

@@ -140,12 +140,12 @@ def _check_name(term: Struct, written: Term) -> None:
     if name == "not" and term.arity == 1:
         fail(
             "E103",
-            "a head cannot be negated",
+            "what is negated here cannot be a head",
             written.span,
-            "state when the predicate holds; elsewhere it does not",
+            "negate a predicate: `\\+a :- c.` or `0.5::\\+a :- c.`",
         )
     known = builtins.PREDICATES.get(name) or builtins.GOALS.get(name)
-    if known and term.arity in known:
+    if known and term.arity in known and name not in builtins.LIBRARY:
         fail(
             "E104",
             f"{name}/{term.arity} is built in and cannot be defined",
