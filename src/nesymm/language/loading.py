@@ -79,6 +79,9 @@ class _Loader:
                 self.cells |= {name for fact in facts for name in _names(fact)}
                 self.tables |= {fact.span.source for fact in facts if fact.span is not None}
                 return Program(facts)
+            case Struct(":-", (Struct("consult" | "csv_load" as kind),)):
+                cure = "write `:- consult('rules.pl').` or `:- csv_load('edges.csv', edge).`"
+                fail("E106", f"this {kind} directive is malformed", statement.span, cure)
         return None
 
     def refuse_mixed_names(self, program: Program) -> None:

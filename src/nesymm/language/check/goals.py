@@ -7,7 +7,7 @@ from collections import Counter
 from nesymm.errors import Span, fail
 from nesymm.language.builtins import PREDICATES
 from nesymm.language.check.bodies import read_body
-from nesymm.language.check.context import Context, Scope
+from nesymm.language.check.context import Context, Scope, refuse
 from nesymm.language.check.heads import (
     GOAL_STATEMENTS,
     name_for_value,
@@ -136,9 +136,11 @@ def _read_goal_atom(ctx: Context, written: Term) -> tuple[Atom, bool]:
         if Pred(part.functor, part.arity) in ctx.self_valued:
             name_for_value(part)
     partial = False
-    if time is None and pred.arity in PREDICATES.get(pred.name, ()) and pred not in ctx.defined:
+    named = pred.name.isidentifier() and pred.arity in PREDICATES.get(pred.name, ())
+    if named and time is None and pred not in ctx.defined:
         _call_builtin(ctx, pred, written.span)
     if pred not in ctx.defined:
+        refuse(Struct(pred.name, args, written.span))
         pred, args = _complete(ctx, pred, args, written.span)
         partial = True
     elif pred in ctx.self_valued:

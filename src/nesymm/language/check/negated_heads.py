@@ -81,6 +81,7 @@ def _renamed(head: Term, suffix: str) -> Term:
 def _rule(ctx: Context, signature: Signature, head: Term, stated: set[Signature]) -> Term:
     name, arity = signature
     if signature not in stated:
+        ctx.broken.add(name)
         fail(
             "E103",
             f"nothing states when {name}/{arity} holds, only when it does not",
