@@ -81,8 +81,8 @@ def expected(path: Path) -> dict[str, float] | str:
 
 
 def comparable(name: str) -> str:
-    """Without quotes, which ProbLog keeps where they are not needed, and names of variables."""
-    return re.sub(r"\b(X\d+|_)\b", "_", name.replace("'", ""))
+    """Without quotes where they are not needed, which ProbLog keeps, and names of variables."""
+    return re.sub(r"\b(X\d+|_)\b", "_", re.sub(r"'([a-z]\w*|[<=>])'", r"\1", name))
 
 
 def answers(path: Path) -> dict[str, float]:

@@ -123,6 +123,9 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
 }
 
+# Of these, what a program may define itself.
+REFUSED_UNDEFINED = frozenset({"cut", "clause"})
+
 # Directives and libraries that we know and refuse.
 REFUSED_DIRECTIVES: dict[str, tuple[str, str]] = {
     "sqlite_load": (

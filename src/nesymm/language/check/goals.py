@@ -140,7 +140,8 @@ def _read_goal_atom(ctx: Context, written: Term) -> tuple[Atom, bool]:
     if named and time is None and pred not in ctx.defined:
         _call_builtin(ctx, pred, written.span)
     if pred not in ctx.defined:
-        refuse(Struct(pred.name, args, written.span))
+        if not any(p.name == pred.name for p in ctx.defined):
+            refuse(Struct(pred.name, args, written.span))
         pred, args = _complete(ctx, pred, args, written.span)
         partial = True
     elif pred in ctx.self_valued:

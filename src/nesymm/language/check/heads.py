@@ -136,7 +136,8 @@ def read_head(ctx: Context, written: Term) -> tuple[Pred, Time | None, tuple[Ter
 def _check_name(term: Struct, written: Term) -> None:
     """Refuses heads whose name means something else."""
     name = term.functor
-    refuse(term)
+    if name not in builtins.REFUSED_UNDEFINED:
+        refuse(term)
     if name == "not" and term.arity == 1:
         fail(
             "E103",

@@ -29,6 +29,9 @@ def qualified(ctx: Context, statements: Sequence[Term]) -> list[Term]:
             open_.append((statement, asked))
         elif (named := ctx.guard(_goal, statement)) is not None:
             out.append(named)
+        else:
+            options = alternatives(split_clause(statement)[0])
+            ctx.broken |= {name for name in map(predicate_name, options) if name is not None}
     known = _signatures(out) if open_ else []
     return [*out, *(query for s, asked in open_ for query in _queries(s, asked, known))]
 
