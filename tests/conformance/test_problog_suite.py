@@ -46,7 +46,6 @@ REFUSED = {
     "cut_2": CUT,
     "extern_test": PYTHON,
     "extern_test_out": PYTHON,
-    "findall": ORDER,
     "findall_check": ORDER,
     "scope_manipulation": ("E105", "a scope is a name that is known before the program runs"),
     "smokers_csv": ("E008", "`bob` is written with and without quotes"),

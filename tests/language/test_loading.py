@@ -11,7 +11,7 @@ from nesymm.errors import ProgramError
 
 
 def write(folder: Path, **files: str) -> Path:
-    """Write files, `__` for a folder and `_` for the dot in their names; gives the program's path."""
+    """Write files, `__` in a name for a folder, `_` for the dot; gives the path of the program."""
     for name, text in files.items():
         path = folder / name.replace("__", "/").replace("_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)

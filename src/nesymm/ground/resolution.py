@@ -246,7 +246,7 @@ class Engine:
         if self._unfolds(state, args, lit.span):
             return
         order = state.table.order
-        if order is not None and not order.calls(lit.pred, alone=state.alone):
+        if order is not None and not order.calls(lit.pred, args, alone=state.alone):
             state.table.ordered = False
         keyed = self.clauses.is_keyed(lit.pred)
         if not keyed and self.clauses.is_fact_table(lit.pred):
