@@ -451,12 +451,17 @@ def compile(
         )
     sources = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     checked = check(parsed, constants)
-    step = ground(checked)
+    step = ground(checked, probabilities)
     refuse_open_queries(step)
     compiled = Compiled(checked, step, sources, dict(constants or {}))
     model = Model(compiled, initial_values(step), {})
     given = {n: _real(v) for n, v in _merged(parameters, {}, _PARAMETERS).items()}
     return model.with_parameters(given).with_networks({} if networks is None else networks)
+
+
+def probabilities(program: CheckedProgram, step: StepProgram) -> Mapping[str, float]:
+    """The probabilities of the queries of a program that has no parameters."""
+    return Model(Compiled(program, step), {}, {}).infer().queries
 
 
 def _merged(given: Any, more: Mapping[str, Any], expected: str) -> dict[str, Any]:

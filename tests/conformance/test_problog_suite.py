@@ -50,7 +50,6 @@ REFUSED = {
     "scope_manipulation": ("E105", "a scope is a name that is known before the program runs"),
     "smokers_csv": ("E008", "`bob` is written with and without quotes"),
     "smokers_db": ("E105", "databases are not read"),
-    "subquery": ("E105", "a query inside a query is not supported"),
     "varunify_all": OPEN,
 }
 

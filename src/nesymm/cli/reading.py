@@ -15,6 +15,7 @@ from nesymm.language.loading import load
 from nesymm.language.parser import parse, parse_term
 from nesymm.language.program import CheckedProgram
 from nesymm.language.terms import Program, Term, variables
+from nesymm.model import probabilities
 
 
 def compile_files(
@@ -31,7 +32,7 @@ def compile_files(
     else:
         programs = read_programs(files)
     checked = check(programs, constants)
-    step = ground(checked)
+    step = ground(checked, probabilities)
     refuse_open_queries(step)
     return checked, step
 

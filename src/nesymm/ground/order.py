@@ -21,19 +21,20 @@ class Order:
 
     def __init__(self) -> None:
         self._called: set[Pred] = set()
-        # Of these, the ones called with variables; the atoms that were called, and the last one.
+        # Of these, the ones with other calls than of single facts; the facts, and the last call.
         self._open: set[Pred] = set()
         self._atoms: set[Any] = set()
         self._latest: Any = None
         self._proved: set[Any] = set()
         self._last: Any = None
 
-    def calls(self, pred: Pred, args: tuple, alone: bool) -> bool:
+    def calls(self, pred: Pred, args: tuple, alone: bool, chances: bool) -> bool:
         """Note a call; False if it may find nodes that are older than the last one.
 
-        What is `alone`, not one literal of several, passes the nodes of its answers on.
+        What is `alone`, not one literal of several, passes the nodes of its answers on. A predicate
+        of `chances`, probabilistic facts, has one node for each of its atoms.
         """
-        atom = (pred, key_of(args)) if all(map(is_ground, args)) else None
+        atom = (pred, key_of(args)) if chances and all(map(is_ground, args)) else None
         if atom is None:
             old = pred in self._called
             self._open.add(pred)
@@ -41,7 +42,7 @@ class Order:
             old = pred in self._open or (atom in self._atoms and atom != self._latest)
             self._atoms.add(atom)
         self._called.add(pred)
-        self._latest = atom
+        self._latest = atom if alone else None
         return not (old and alone)
 
     def proves(self, bindings: Any, alone: bool) -> bool:

@@ -246,8 +246,10 @@ class Engine:
         if self._unfolds(state, args, lit.span):
             return
         order = state.table.order
-        if order is not None and not order.calls(lit.pred, args, alone=state.alone):
-            state.table.ordered = False
+        if order is not None:
+            chances = self.clauses.is_chance_table(lit.pred)
+            if not order.calls(lit.pred, args, state.alone, chances):
+                state.table.ordered = False
         keyed = self.clauses.is_keyed(lit.pred)
         if not keyed and self.clauses.is_fact_table(lit.pred):
             self._push(state, calls.facts(self.clauses, lit, args, state.env), lit.span)

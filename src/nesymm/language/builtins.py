@@ -36,6 +36,7 @@ PREDICATES: dict[str, tuple[int, ...]] = {
     "msort": (2,),
     "list_to_set": (2,),
     "select": (3,),
+    "subquery": (2, 3, 5),
     "distance": (3, 4),
     "number": (1,),
     "integer": (1,),
@@ -111,10 +112,6 @@ REFUSED: dict[str, tuple[str, str]] = {
     "clause": (
         "a program does not look at its own clauses",
         "state as facts what is to be looked at: `rule(a, b).`",
-    ),
-    "subquery": (
-        "a query inside a query is not supported",
-        "make it a predicate and query that",
     ),
     "once": ("it commits to one answer", "all answers count here"),
     **dict.fromkeys(

@@ -28,6 +28,7 @@ from nesymm.ground.builtins.lists import (
 )
 from nesymm.ground.builtins.results import Goal, Results, where
 from nesymm.ground.builtins.sorting import order, precedes, sort
+from nesymm.ground.builtins.subquery import subquery
 from nesymm.ground.context import Context
 from nesymm.ground.literals import BuiltinLit
 from nesymm.ground.unify import Env, NeedsUnfolding, resolve
@@ -101,6 +102,7 @@ _GOALS: dict[str, Goal] = {
     "msort": sort,
     "list_to_set": to_set,
     "select": select,
+    "subquery": subquery,
     "distance": distance,
     "number": kind(lambda t: is_whole(t) or is_real(t)),
     "integer": kind(is_whole),
