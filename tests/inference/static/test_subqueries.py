@@ -59,9 +59,11 @@ def test_like_problog(source: str) -> None:
         ("p(P) :- subquery(p(_), P). query(p(_)).", "E312", "depends on its own result"),
         ("p :- subquery(zz, P), P > 0. query(p).", "E101", "zz/0 cannot be asked for"),
         ("p :- subquery(3, P), P > 0. query(p).", "E308", "what is asked is a predicate"),
-        ('0.1::a. p :- subquery(a, P, [], "mpe", "sdd"), P > 0. query(p).', "E308", "a probability"),
+        ('0.1::a. p :- subquery(a, P, [], "mpe", "sdd"), P > 0. query(p).', "E308",
+         "a subquery gives a probability"),
         ("t(0.5)::a. p :- subquery(a, P), P > 0. query(p).", "E105", "for what is learnt"),
-        ("x ~ normal(0, 1). a :- x > 0. p :- subquery(a, P), P > 0. query(p).", "E105", "drawn from"),
+        ("x ~ normal(0, 1). a :- x > 0. p :- subquery(a, P), P > 0. query(p).", "E105",
+         "drawn from a density"),
         ("0.1::a. b@t. p@t :- b@t, subquery(a, P), P > 0. query(p@t).", "E105", "with time"),
     ],
 )  # fmt: skip
