@@ -89,6 +89,8 @@ def test_facts_of_a_table(tmp_path: Path) -> None:
         ("a,b\n1,2\n3,x\n", "the column b begins with whole numbers, and this row has `x`", "3,x"),
         ("a,b\n1,2\n3,0.5\n", "the column b begins with whole numbers", "3,0.5"),
         ("a,b\n1,0.5\n3,nan\n", "the column b begins with numbers", "3,nan"),
+        ("a,b\n1,2\n3," + 5000 * "1", "the column b begins with whole", "3," + 5000 * "1"),
+        ("a,b\n1,2.0\n3,1e999\n", "the column b begins with numbers", "3,1e999"),
         ("a,b\n", "the table `t.csv` has no rows", None),
         ("", "the table `t.csv` has no rows", None),
     ],
@@ -177,3 +179,9 @@ def test_names_with_and_without_quotes(tmp_path: Path) -> None:
     assert queries(path) == pytest.approx({"p(ann)": 0.5})
     write(tmp_path, model_pl=":- consult(a).\nquery(p('x')).", a_pl="0.5::p(x).")
     assert refused(path).codes == ("E008",)
+
+
+def test_a_table_holds_no_control_characters(tmp_path: Path) -> None:
+    program = ":- csv_load('t.csv', p).\nquery(p(_))."
+    error = refused(write(tmp_path, model_pl=program, t_csv="a\n\x1b[2J\n"))
+    assert error.codes == ("E005",) and "\x1b" not in str(error)

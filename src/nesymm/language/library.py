@@ -52,11 +52,15 @@ _TEXTS = {
 }
 
 
+_WITH_GOALS = frozenset((":-", "query", "evidence"))
+
+
 def library_clauses(statements: Iterable[Term], defined: set[tuple[str, int]]) -> tuple[Term, ...]:
     """The clauses of what is used of the libraries and not `defined`."""
     used = {
         (part.functor, part.arity)
         for statement in statements
+        if isinstance(statement, Struct) and statement.functor in _WITH_GOALS
         for part in subterms(statement)
         if isinstance(part, Struct) and (part.functor, part.arity) in _TEXTS
     }

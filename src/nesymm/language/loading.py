@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
+from math import isfinite
 from pathlib import Path
 
 from nesymm.errors import Diagnostic, ProgramError, Source, Span, fail
-from nesymm.language.parser import read, read_text
+from nesymm.language.parser import MAX_DIGITS, clean, read, read_text
 from nesymm.language.printer import pprint
 from nesymm.language.terms import Num, Program, Str, Struct, Term, children, quoted, subterms
 
@@ -152,7 +153,7 @@ def _text(facts: Program) -> str:
 
 def _facts(path: Path, pred: str, span: Span | None) -> Iterator[Term]:
     """A fact for each row of a table, below the names of the columns."""
-    source = Source(path.name, read_text(path))
+    source = clean(read_text(path), str(path))
     rows = _rows(source)
     header = next(rows, None)
     first = next(rows, None)
@@ -215,9 +216,9 @@ def _fact(pred: str, row: tuple[Span, list[str]], header: list[str], kinds: list
 def _cell(cell: str, kind: str, column: str, span: Span) -> Term:
     if kind == "texts":
         return Struct(cell, (), span)
-    if kind == "whole numbers" and _WHOLE.fullmatch(cell):
+    if kind == "whole numbers" and _WHOLE.fullmatch(cell) and len(cell) <= MAX_DIGITS:
         return Num(int(cell), span)
-    if kind == "numbers" and _REAL.fullmatch(cell):
+    if kind == "numbers" and _REAL.fullmatch(cell) and isfinite(float(cell)):
         return Num(float(cell), span)
     fail(
         "E007",

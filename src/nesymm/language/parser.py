@@ -36,7 +36,8 @@ MAX_DEPTH = 200
 # everything `pprint` writes.
 MAX_BRACKETS = 2 * MAX_DEPTH
 MAX_ERRORS = 20
-MAX_DIGITS = 4300  # Python refuses to read longer whole numbers.
+MAX_DIGITS = 4300  # Python refuses to read and to show longer whole numbers.
+MAX_BITS = 14_000
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -101,6 +102,13 @@ def _normalised(text: str) -> str:
 
 def _source(text: str, name: str) -> Source:
     """The text in the form that offsets count in, free of what no token may hold."""
+    source = clean(text, name)
+    _check_brackets(source)
+    return source
+
+
+def clean(text: str, name: str) -> Source:
+    """A text from outside that can be shown. Raises where it holds what a terminal would obey."""
     text = _normalised(text.removeprefix("\ufeff"))
     found = [match.start() for match in _FORBIDDEN.finditer(text)][:MAX_ERRORS]
     if found:
@@ -117,9 +125,7 @@ def _source(text: str, name: str) -> Source:
                 for at in found
             )
         )
-    source = Source(name, text)
-    _check_brackets(source)
-    return source
+    return Source(name, text)
 
 
 _BRACKETS = re.compile(
@@ -336,18 +342,21 @@ class _Builder:
     def number(self, parts: list[Any]) -> Term:
         token, span = parts[0], self._span(parts)
         if token.isdigit() or token[1:].isdigit():
-            if len(token.lstrip("-")) <= MAX_DIGITS:
-                return Num(int(token), span)
-            message = f"a whole number has at most {MAX_DIGITS} digits"
-            self.problems.append(Diagnostic("E005", message, span, "write a real number"))
-            return Num(0, span)
+            short = len(token.lstrip("-")) <= MAX_DIGITS
+            return Num(int(token), span) if short else self._too_long(span)
         if _BASED.match(token):
-            return Num(int(token, 0), span)
+            whole = int(token, 0)
+            return Num(whole, span) if whole.bit_length() <= MAX_BITS else self._too_long(span)
         value = float(token)
         if isinf(value):
             message = "this number is too large for a 64-bit real number"
             self.problems.append(Diagnostic("E005", message, span, "write a smaller number"))
         return Num(value, span)
+
+    def _too_long(self, span: Span) -> Term:
+        message = f"a whole number has at most {MAX_DIGITS} digits"
+        self.problems.append(Diagnostic("E005", message, span, "write a real number"))
+        return Num(0, span)
 
     def _quoted_name(self, token: Any) -> str:
         name = self._unquoted(token)
