@@ -434,6 +434,7 @@ def compile(
 ) -> Model:
     """Compile a program text, the file at a path, or parsed programs to a model."""
     from nesymm.ground.grounder import ground
+    from nesymm.inference.static.probabilities import probabilities
     from nesymm.ir.passes.finish import refuse_open_queries
     from nesymm.language.check import check
     from nesymm.language.loading import load
@@ -457,11 +458,6 @@ def compile(
     model = Model(compiled, initial_values(step), {})
     given = {n: _real(v) for n, v in _merged(parameters, {}, _PARAMETERS).items()}
     return model.with_parameters(given).with_networks({} if networks is None else networks)
-
-
-def probabilities(program: CheckedProgram, step: StepProgram) -> Mapping[str, float]:
-    """The probabilities of the queries of a program that has no parameters."""
-    return Model(Compiled(program, step), {}, {}).infer().queries
 
 
 def _merged(given: Any, more: Mapping[str, Any], expected: str) -> dict[str, Any]:

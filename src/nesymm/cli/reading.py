@@ -8,6 +8,7 @@ from typing import Any
 
 from nesymm.errors import Diagnostic, NesymmError, ProgramError
 from nesymm.ground.grounder import ground
+from nesymm.inference.static.probabilities import probabilities
 from nesymm.ir.passes.finish import refuse_open_queries
 from nesymm.ir.step import StepProgram
 from nesymm.language.check import check
@@ -15,7 +16,6 @@ from nesymm.language.loading import load
 from nesymm.language.parser import parse, parse_term
 from nesymm.language.program import CheckedProgram
 from nesymm.language.terms import Program, Term, variables
-from nesymm.model import probabilities
 
 
 def compile_files(

@@ -20,7 +20,7 @@ from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var
 from nesymm.language.values import heads
 
 Compile = Callable[[CheckedProgram, int], StepProgram]
-Solve = Callable[[CheckedProgram, StepProgram], Mapping[str, float]]
+Solve = Callable[[StepProgram], Mapping[str, float]]
 Answers = list[tuple[tuple, float]]
 
 _MAX_DEPTH = 10
@@ -61,15 +61,17 @@ class Subqueries:
             guides=(),
         )
         step = self.compile(asked, self.depth + 1)
-        continuous = any(not is_finite(v.type) for v in step.variables)
-        if step.parameters or continuous or any(q.values or q.axes for q in step.queries):
+        drawn = any(not is_finite(v.type) for v in step.variables)
+        drawn = drawn or any(q.values or q.axes for q in step.queries)
+        if step.parameters or step.inputs or drawn:
             fail(
                 "E105",
-                "`subquery` is not supported for what is learnt or drawn from a density",
+                "`subquery` is not supported for what is learnt, given as data or drawn from a "
+                "density",
                 span,
                 "ask for a goal whose probabilities are numbers of the program",
             )
-        found = self.solve(asked, step)
+        found = self.solve(step)
         for query in step.queries:
             yield query.template, rounded(float(found[query.name]))
 

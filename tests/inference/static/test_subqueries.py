@@ -64,6 +64,8 @@ def test_like_problog(source: str) -> None:
         ("t(0.5)::a. p :- subquery(a, P), P > 0. query(p).", "E105", "for what is learnt"),
         ("x ~ normal(0, 1). a :- x > 0. p :- subquery(a, P), P > 0. query(p).", "E105",
          "drawn from a density"),
+        (":- input(x(V), 0..3). a :- x(V), V > 1. p :- subquery(a, P), P > 0. query(p).", "E105",
+         "given as data"),
         ("0.1::a. b@t. p@t :- b@t, subquery(a, P), P > 0. query(p@t).", "E105", "with time"),
     ],
 )  # fmt: skip
