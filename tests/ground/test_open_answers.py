@@ -179,6 +179,20 @@ def test_nothing_is_asked_of_what_needs_a_caller() -> None:
     assert infer(program).queries == pytest.approx({"a(1)": 0.3, "p(1)": 0.3})
 
 
+def test_nothing_is_asked_of_recursive_lists() -> None:
+    """Called with nothing known they have endlessly many answers; a use of them has not."""
+    program = compile_step("""
+        join([], L, L).
+        join([H | T], L, [H | R]) :- join(T, L, R).
+        both(A, B, C) :- join(A, B, D), join(D, [x], C).
+        0.4::a.
+        p(L) :- a, join([1], [2], L).
+        q(X) :- select_weighted(1, [1, 3], [u, v], X, _).
+    """)
+    found = infer(program).queries
+    assert found == pytest.approx({"a": 0.4, "p([1, 2])": 0.4, "q(u)": 0.25, "q(v)": 0.75})
+
+
 def test_over_time() -> None:
     """The same as with the equality written out."""
     rules = """

@@ -50,7 +50,7 @@ def conclusion(ctx: Context, state: State) -> tuple[tuple, Env, Expr] | None:
             FREE if type(t) is V and i in rule.optional else t for i, t in enumerate(terms)
         )
     if not all(map(is_ground, terms)):
-        terms = left_open(ctx.clauses, ctx.openings, state, terms)
+        terms = left_open(ctx.clauses, ctx.openings, ctx.listed, state, terms)
     return terms, env, condition
 
 

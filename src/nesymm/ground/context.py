@@ -32,6 +32,7 @@ class Context:
         self.evaluator = Evaluator(self.program.networks, tensors)
         self.flags: dict[Flag, None] = {}
         self.openings: Openings = {}
+        self.listed: Pred | None = None  # what all answers are asked of
         self.infinite: set[str] = set()  # the names of what is drawn from infinitely many values
 
     def number(

@@ -31,14 +31,22 @@ class Opening:
 Openings = dict[Pred, Opening]
 
 
-def left_open(clauses: Clauses, openings: Openings, state: State, terms: tuple) -> tuple:
-    """An answer with its open variables numbered; refused where it has to be ground."""
+def left_open(
+    clauses: Clauses, openings: Openings, listed: Pred | None, state: State, terms: tuple
+) -> tuple:
+    """An answer with its open variables numbered; refused where it has to be ground.
+
+    Where all answers of a predicate are `listed`, its own have to be, and those of a recursion,
+    which may have no end.
+    """
     pred, rule = state.table.pred, state.rule
     position, leaf = next(
         (i, leaf) for i, term in enumerate(terms) for leaf in atoms_of(term) if type(leaf) is V
     )
     opening = _opening(clauses, openings, state, position, leaf)
     may = pred.kind == "program" and not rule.timed and not clauses.is_keyed(pred)
+    if listed is not None:
+        may = may and pred != listed and not state.table.recursive
     if not may or axes_of(terms):
         refuse_open(opening)
     openings.setdefault(pred, opening)

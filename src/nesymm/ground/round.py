@@ -97,7 +97,11 @@ class Round:
 
     def _all_answers(self, pred: Pred) -> list[Answer]:
         asked = tuple(V(i) for i in range(self.clauses.width(pred)))
-        answers = self.engine.solve(pred, asked, None)
+        self.ctx.listed = pred
+        try:
+            answers = self.engine.solve(pred, asked, None)
+        finally:
+            self.ctx.listed = None
         refuse_open_answers(self.ctx.openings, pred, answers)
         return answers
 
