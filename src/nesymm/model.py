@@ -146,7 +146,7 @@ class Model:
     @property
     def text(self) -> str:
         """The text of the program, all its parts."""
-        return "\n".join(p.source.text for p in self.compiled.sources if p.source is not None)
+        return "\n".join(p.text for p in self.compiled.sources if p.source is not None)
 
     # ------------------------------------------------------------ adaptation
 
@@ -435,14 +435,16 @@ def compile(
 ) -> Model:
     """Compile a program text, the file at a path, or parsed programs to a model."""
     from nesymm.ground.grounder import ground
+    from nesymm.inference.static.probabilities import probabilities
     from nesymm.ir.passes.finish import refuse_open_queries
     from nesymm.language.check import check
-    from nesymm.language.parser import parse, read
+    from nesymm.language.loading import load
+    from nesymm.language.parser import parse
     from nesymm.language.terms import Program as Parsed
 
     parsed: Program | list[Program]
     if isinstance(source, Path):
-        parsed = read(source)
+        parsed = load(source)
     else:
         parsed = parse(source, name) if isinstance(source, str) else source
     if not isinstance(parsed, Parsed | list):
@@ -451,7 +453,7 @@ def compile(
         )
     sources = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     checked = check(parsed, constants)
-    step = ground(checked)
+    step = ground(checked, probabilities)
     refuse_open_queries(step)
     compiled = Compiled(checked, step, sources, dict(constants or {}))
     model = Model(compiled, initial_values(step), {})

@@ -113,9 +113,12 @@ def test_a_network_may_be_used_before_its_annotation() -> None:
 def test_bodies() -> None:
     rule = only("b. c. d(1).\na(L) :- not b, (b ; c), findall(X, d(X), L), L \\= [].")
     assert isinstance(rule, Rule)
-    assert [type(x) for x in rule.body] == [Negation, Disjunction, Collect, Builtin, Builtin]
-    collect, same = rule.body[2:4]
+    assert [type(x) for x in rule.body] == [
+        Negation, Disjunction, Collect, Builtin, Builtin, Builtin
+    ]  # fmt: skip
+    collect, listed, same = rule.body[2:5]
     assert isinstance(collect, Collect) and isinstance(same, Builtin)
+    assert isinstance(listed, Builtin) and (listed.name, listed.args) == ("$list", (Var("L"),))
     assert (same.name, same.args) == ("=", (Var("L"), collect.result))
     forall = only("d(1).\na :- forall(d(X), X > 0).")
     assert isinstance(forall, Rule)

@@ -40,3 +40,12 @@ def test_a_negation_that_does_not_start_is_pointed_out(text: str) -> None:
 @pytest.mark.parametrize("text", EXPECTED)
 def test_no_note_where_the_start_was_thought_of(text: str) -> None:
     assert notes(check(parse(BASE + text, "p"))) == []
+
+
+def test_own_definitions_of_builtins() -> None:
+    """One note for each predicate, and none for a builtin that is only asked for."""
+    source = "last([X], X).\nlast([_ | T], X) :- last(T, X).\nappend(a).\nquery(append(_, _, [b]))."
+    (note,) = notes(check(parse(source)))
+    assert note.span is not None
+    assert (note.code, note.span.line, note.level) == ("N002", 1, "note")
+    assert note.message == "last/2 is defined here, so the one that is built in is not used"

@@ -522,3 +522,19 @@ def test_large_texts_are_read_or_refused_in_short_lines(text: str) -> None:
         assert parse(text).statements
     except ProgramError as error:
         assert max(map(len, str(error).splitlines())) < 120
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0x1F", 31), ("0xff", 255), ("-0x10", -16), ("0o17", 15), ("0b101", 5), ("-0b1", -1)],
+)
+def test_numbers_to_other_bases(text: str, value: int) -> None:
+    assert parse_term(text) == Num(value)
+    assert parse_term(f"1 - {text.lstrip('-')}") == Struct("-", (Num(1), Num(abs(value))))
+
+
+@pytest.mark.parametrize("text", ["0x", "0xg1", "0b2", "0o8", "0x" + 5000 * "f"])
+def test_what_is_no_such_number(text: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        parse_term(text)
+    assert caught.value.codes[0] in ("E001", "E005")

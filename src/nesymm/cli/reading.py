@@ -8,10 +8,12 @@ from typing import Any
 
 from nesymm.errors import Diagnostic, NesymmError, ProgramError
 from nesymm.ground.grounder import ground
+from nesymm.inference.static.probabilities import probabilities
 from nesymm.ir.passes.finish import refuse_open_queries
 from nesymm.ir.step import StepProgram
 from nesymm.language.check import check
-from nesymm.language.parser import parse, parse_term, read
+from nesymm.language.loading import load
+from nesymm.language.parser import parse, parse_term
 from nesymm.language.program import CheckedProgram
 from nesymm.language.terms import Program, Term, variables
 
@@ -30,7 +32,7 @@ def compile_files(
     else:
         programs = read_programs(files)
     checked = check(programs, constants)
-    step = ground(checked)
+    step = ground(checked, probabilities)
     refuse_open_queries(step)
     return checked, step
 
@@ -49,7 +51,7 @@ def read_programs(files: Sequence[Path]) -> list[Program]:
                 f"`{file}` is a model file, which comes first; the programs that extend it follow"
             )
         try:
-            programs.append(read(file))
+            programs.append(load(file))
         except ProgramError as error:
             mistakes += error.diagnostics
     if mistakes:

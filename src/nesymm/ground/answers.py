@@ -7,18 +7,18 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from nesymm.errors import fail
 from nesymm.ground.axes import Axes, Split
 from nesymm.ground.calls import replaced
-from nesymm.ground.clauses import Clauses, Resolvent
+from nesymm.ground.clauses import Clauses
 from nesymm.ground.context import Context
 from nesymm.ground.limits import unbounded
+from nesymm.ground.open_answers import left_open, refuse_open_answers
 from nesymm.ground.tabling import Answer, State, Table, coincide
 from nesymm.ground.unify import Env, meet, resolve, shift
 from nesymm.ir.algebra import and_, axis_value, not_, or_
 from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, Axis, Expr
-from nesymm.ir.symbols import atoms_of, axes_of, axis_of, has_symbol, key_of
+from nesymm.ir.symbols import axes_of, axis_of, has_symbol, is_ground, key_of
 from nesymm.ir.terms import FREE, Compound, V, bare
 from nesymm.ir.types import Enum, Int
 from nesymm.language.builtins import FUNCTIONS
@@ -49,27 +49,9 @@ def conclusion(ctx: Context, state: State) -> tuple[tuple, Env, Expr] | None:
         terms = tuple(
             FREE if type(t) is V and i in rule.optional else t for i, t in enumerate(terms)
         )
-    for i, term in enumerate(terms):
-        for leaf in atoms_of(term):
-            if type(leaf) is V:
-                _unbound_head(rule, i, leaf)
+    if not all(map(is_ground, terms)):
+        terms = left_open(ctx.clauses, ctx.openings, ctx.listed, state, terms)
     return terms, env, condition
-
-
-def _unbound_head(rule: Resolvent, position: int, leaf: V) -> None:
-    name = rule.names[leaf.i] if leaf.i < len(rule.names) else "_"
-    original = rule.head[position]
-    if type(original) is V and not rule.names[original.i].startswith("_"):
-        name = rule.names[original.i]
-    chosen = rule.pred.kind == "choice"
-    what, code = ("a probabilistic clause", "E303") if chosen else ("a head", "E301")
-    name = "a variable" if name.startswith("_") else f"the variable {name}"
-    fail(
-        code,
-        f"{name} of {what} is not bound when the clause is used",
-        rule.span,
-        "bind it in the body, or call the predicate with that argument known",
-    )
 
 
 def as_asked(clauses: Clauses, table: Table, terms: tuple) -> tuple:
@@ -119,8 +101,10 @@ def instantiated(axes: Axes, site: str, answer: Answer, table: Table) -> tuple[t
     return replaced(answer.terms, answer.condition, axes.renamed(own, site))
 
 
-def to_be_counted(axes: Axes, table: Table) -> list[Answer]:
+def to_be_counted(ctx: Context, table: Table) -> list[Answer]:
     """Answers of which, of those that say the same at run time, only the first holds."""
+    axes = ctx.axes
+    refuse_open_answers(ctx.openings, table.pred, table.final)
     out: list[Answer] = []
     symbolic = [has_symbol(answer.terms) for answer in table.final]
     for i, answer in enumerate(table.final):

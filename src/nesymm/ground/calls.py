@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from nesymm.errors import fail
@@ -10,7 +11,15 @@ from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Clauses
 from nesymm.ground.context import Context
 from nesymm.ground.limits import check_proofs
-from nesymm.ground.literals import BuiltinLit, CallLit, ChoiceLit, NegLit, shift_literal
+from nesymm.ground.literals import (
+    BuiltinLit,
+    CallLit,
+    ChoiceLit,
+    DisjLit,
+    Lit,
+    NegLit,
+    shift_literal,
+)
 from nesymm.ground.tables import lookup_facts
 from nesymm.ground.tabling import State
 from nesymm.ground.unify import Env, meet, number_variables, resolve, shift, unify_all
@@ -24,8 +33,8 @@ from nesymm.language.builtins import PREDICATES
 from nesymm.language.program import Pred
 
 
-def goal(clauses: Clauses, lit: BuiltinLit, env: Env) -> BuiltinLit | CallLit:
-    """`call(Goal, Extra…)`: the literal that the goal turns out to be."""
+def goal(clauses: Clauses, lit: BuiltinLit, env: Env) -> tuple[Lit, ...]:
+    """`call(Goal, Extra…)`: the literals that the goal turns out to be."""
     called = resolve(lit.args[0], env)
     if type(called) is str:
         called = Compound(called, ())
@@ -37,9 +46,12 @@ def goal(clauses: Clauses, lit: BuiltinLit, env: Env) -> BuiltinLit | CallLit:
             "bind it by a literal to the left",
         )
     args = (*called.args, *lit.args[1:])
-    if len(args) in PREDICATES.get(called.functor, ()):
-        return BuiltinLit(called.functor, args, lit.span, lit.site, lit.timed)
+    if called.functor in (",", ";") and len(lit.args) == 1:
+        parts = tuple(replace(lit, args=(part,)) for part in args)
+        return parts if called.functor == "," else (DisjLit(tuple((p,) for p in parts)),)
     pred = Pred(called.functor, len(args))
+    if pred not in clauses.resolvents and len(args) in PREDICATES.get(called.functor, ()):
+        return (BuiltinLit(called.functor, args, lit.span, lit.site, lit.timed),)
     if pred not in clauses.resolvents or clauses.resolvents[pred][0].timed:
         fail(
             "E101",
@@ -47,7 +59,7 @@ def goal(clauses: Clauses, lit: BuiltinLit, env: Env) -> BuiltinLit | CallLit:
             lit.span,
             "call a predicate that has no time, or write the literal itself",
         )
-    return CallLit(pred, args, 0, lit.span, lit.site)
+    return (CallLit(pred, args, 0, lit.span, lit.site),)
 
 
 def canonical(args: tuple, env: Env) -> tuple:

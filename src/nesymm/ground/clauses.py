@@ -9,6 +9,7 @@ from typing import Any
 from nesymm.errors import Span
 from nesymm.ground.domains import Domains
 from nesymm.ground.literals import CallLit, ChoiceLit, CollectLit, DisjLit, DrawLit, Lit, NegLit
+from nesymm.ground.subqueries import Subqueries
 from nesymm.ir.reachability import reachable
 from nesymm.ir.symbols import has_symbol, is_ground, key_of, parts
 from nesymm.ir.terms import V
@@ -72,6 +73,7 @@ class Clauses:
     values: dict[Pred, frozenset[int]]
     domains: Domains
     inputs: dict[Pred, tuple[Type, ...]]
+    subqueries: Subqueries | None = None
     resolvents: dict[Pred, list[Resolvent]] = field(default_factory=dict)
     roots: dict[int, Root] = field(default_factory=dict)
     random: set[Pred] = field(default_factory=set)
@@ -79,6 +81,7 @@ class Clauses:
     fluents: set[Pred] = field(default_factory=set)
     _index: dict[Pred, list[dict[Any, list[int]] | None]] = field(default_factory=dict)
     _facts: dict[Pred, bool] = field(default_factory=dict)
+    _chances: dict[Pred, bool] = field(default_factory=dict)
     _recursive: dict[Pred, bool] = field(default_factory=dict)
 
     def matching(self, pred: Pred, args: Iterable[Any]) -> list[Resolvent]:
@@ -144,7 +147,11 @@ class Clauses:
         return self._recursive[pred]
 
     def _called(self, pred: Pred) -> set[Pred]:
-        return {p for rule in self.resolvents.get(pred, ()) for p in _calls(rule.body)}
+        return {p for rule in self.resolvents.get(pred, ()) for p in self.called_by(rule)}
+
+    def called_by(self, rule: Resolvent) -> Iterator[Pred]:
+        """The predicates that a clause calls, in the order of its body."""
+        return _calls(rule.body)
 
     def is_fact_table(self, pred: Pred) -> bool:
         """Whether the predicate consists of ground facts only."""
@@ -157,6 +164,21 @@ class Clauses:
                 for r in rules
             )
         return self._facts[pred]
+
+    def is_chance_table(self, pred: Pred) -> bool:
+        """Whether the predicate consists of probabilistic facts only, each about another atom."""
+        if pred not in self._chances:
+            rules = self.resolvents.get(pred, [])
+            heads = {key_of(rule.head) for rule in rules if all(map(is_ground, rule.head))}
+            self._chances[pred] = len(heads) == len(rules) > 0 and all(map(self._is_fact, rules))
+        return self._chances[pred]
+
+    def _is_fact(self, rule: Resolvent) -> bool:
+        """Whether a clause is one probabilistic fact."""
+        if len(rule.body) != 1 or not isinstance(rule.body[0], ChoiceLit):
+            return False
+        lit = rule.body[0]
+        return len(lit.clause.options) == 1 and not any(r.body for r in self.resolvents[lit.pred])
 
 
 def _calls(body: Iterable[Lit]) -> Iterator[Pred]:

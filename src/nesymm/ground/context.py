@@ -9,6 +9,7 @@ from nesymm.ground.axes import Axes
 from nesymm.ground.clauses import Clauses
 from nesymm.ground.domains import input_axes
 from nesymm.ground.evaluate import Evaluator
+from nesymm.ground.open_answers import Openings
 from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE, Expr
 from nesymm.ir.step import Flag, InputDecl
@@ -30,6 +31,8 @@ class Context:
         }
         self.evaluator = Evaluator(self.program.networks, tensors)
         self.flags: dict[Flag, None] = {}
+        self.openings: Openings = {}
+        self.listed: Pred | None = None  # what all answers are asked of
         self.infinite: set[str] = set()  # the names of what is drawn from infinitely many values
 
     def number(

@@ -18,6 +18,7 @@ from nesymm.ground.random_variables.identity import Owner, Whole
 from nesymm.ground.round import Round
 from nesymm.ground.state.blocks import Blocks, growing_key, new_keys, not_in, places, same
 from nesymm.ground.state.widening import thresholds, widen
+from nesymm.ground.subqueries import Solve, Subqueries
 from nesymm.ground.unify import NeedsUnfolding
 from nesymm.ir.step import StepProgram
 from nesymm.ir.symbols import parts
@@ -40,14 +41,18 @@ _NESTING_ROUNDS = 40
 _HUGE_ROUNDS = 4
 
 
-def ground(program: CheckedProgram) -> StepProgram:
-    """Compile a checked program to one transition."""
+def ground(program: CheckedProgram, solve: Solve | None = None, depth: int = 0) -> StepProgram:
+    """Compile a checked program to one transition.
+
+    `solve` answers the questions that clauses ask by `subquery`; `depth` counts questions within
+    questions.
+    """
     # Large groundings make millions of small objects and hardly any garbage; searching
     # them for cycles over and over costs a quarter of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _Rounds(program).run()
+        return _Rounds(program, solve, depth).run()
     finally:
         if collecting:
             gc.enable()
@@ -57,15 +62,20 @@ class _Rounds:
     """What is carried from one round to the next: what is known of the state, which axes are split,
     and which random clauses are asked as a whole."""
 
-    def __init__(self, program: CheckedProgram):
+    def __init__(self, program: CheckedProgram, solve: Solve | None, depth: int):
         self.program = program
         self.clauses = normalise(program)
+        self.clauses.subqueries = Subqueries(program, self._compile, solve, depth)
         self.blocks: Blocks = {}
         self.split: frozenset[str] = frozenset()
         self.whole: dict[Pred, Owner] = {}
         self.number = 0
         self.restarts = 0
         self.growing = 0
+
+    def _compile(self, program: CheckedProgram, depth: int) -> StepProgram:
+        assert self.clauses.subqueries is not None
+        return ground(program, self.clauses.subqueries.solve, depth)
 
     def run(self) -> StepProgram:
         widening: tuple[Pred, int] | None = None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nesymm.errors import fail
-from nesymm.ground.answers import each_once
+from nesymm.ground.answers import each_once, split
 from nesymm.ground.axes import Axes
 from nesymm.ground.calls import replaced
 from nesymm.ground.context import Context
@@ -29,6 +29,7 @@ from nesymm.ir.symbols import (
     axes_of,
     axis_of,
     has_symbol,
+    is_ground,
     key_of,
     parts,
 )
@@ -44,8 +45,11 @@ def align(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
     values = ctx.clauses.values.get(table.pred, frozenset())
     if table.pred.kind == "choice":
         values = frozenset()  # every binding tells groundings apart
-    if not any(axes_of(r.terms) - table.given for r in rows):
+    along = set().union(*(axes_of(r.terms) for r in rows)) - table.given
+    if not along:
         return rows
+    if table.pred in ctx.openings and not all(is_ground(r.terms) for r in rows):
+        split(ctx.axes, along, table)  # an open argument may be any of its elements
     rows = [_spread(ctx.axes, table, row, values) for row in rows]
     for i in range(len(rows[0].terms)):
         if i not in values:
@@ -123,6 +127,8 @@ def merge(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
     """Join the answers that have the same keys into one, by cases."""
     values = ctx.clauses.values.get(table.pred, frozenset())
     if not values or len(rows) < 2:
+        return rows
+    if table.pred in ctx.openings and not all(is_ground(r.terms) for r in rows):
         return rows
     functional = ctx.clauses.is_functional(table.pred)
     groups: dict[Any, list[Answer]] = {}

@@ -292,9 +292,9 @@ class _Compiler:
                 visible = {*shared, *groups, *names((template,))}
                 local = [n for n in binding_names(body, every=False) if n not in visible]
                 extra = (*(Var(g) for g in groups), template, *map(Var, local))
-                sure = set(binding_names(body))
+                # What a goal leaves open of these need not be known: `findall(x, p(_), L)`.
                 first = len(shared) + len(groups) + 1
-                optional = frozenset(first + i for i, n in enumerate(local) if n not in sure)
+                optional = frozenset(range(first, first + len(local)))
                 # ... `all` and the aggregates of heads once, findall as often as proved.
                 once: Kind = "each" if kind in DISTINCT else "all"
                 aux = self._inner(once, body, shared, extra, frame, literal.span, optional)

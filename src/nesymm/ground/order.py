@@ -10,27 +10,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from nesymm.ir.symbols import is_ground, key_of
 from nesymm.language.program import Pred
 
 
 class Order:
     """What has been called and proved to collect the answers of one goal."""
 
-    __slots__ = ("_called", "_last", "_proved")
+    __slots__ = ("_atoms", "_called", "_last", "_latest", "_open", "_proved")
 
     def __init__(self) -> None:
         self._called: set[Pred] = set()
+        # Of these, the ones with other calls than of single facts; the facts, and the last call.
+        self._open: set[Pred] = set()
+        self._atoms: set[Any] = set()
+        self._latest: Any = None
         self._proved: set[Any] = set()
         self._last: Any = None
 
-    def calls(self, pred: Pred, alone: bool) -> bool:
-        """Note a call; False if it may find old nodes.
+    def calls(self, pred: Pred, args: tuple, alone: bool, chances: bool) -> bool:
+        """Note a call; False if it may find nodes that are older than the last one.
 
-        What is `alone`, not one literal of several, passes the nodes of its answers on.
+        What is `alone`, not one literal of several, passes the nodes of its answers on. A predicate
+        of `chances`, probabilistic facts, has one node for each of its atoms.
         """
-        old = alone and pred in self._called
+        atom = (pred, key_of(args)) if chances and all(map(is_ground, args)) else None
+        if atom is None:
+            old = pred in self._called
+            self._open.add(pred)
+        else:
+            old = pred in self._open or (atom in self._atoms and atom != self._latest)
+            self._atoms.add(atom)
         self._called.add(pred)
-        return not old
+        self._latest = atom if alone else None
+        return not (old and alone)
 
     def proves(self, bindings: Any, alone: bool) -> bool:
         """Note a proof of the goal; False if it may belong beside an earlier one.

@@ -31,7 +31,7 @@ from nesymm.ir.symbols import (
     map_symbols,
     symbols,
 )
-from nesymm.ir.terms import V, atom_text, compile_term, quote, show
+from nesymm.ir.terms import V, atom_text, compile_term, predicate_text, show
 from nesymm.ir.types import Int, Tensor, is_finite
 from nesymm.language.program import At, Observation, Pred, Query
 from nesymm.language.terms import ListTerm, Struct, Term
@@ -194,7 +194,7 @@ def ask(ctx: Context, engine: Engine, query: Query) -> Iterator[QueryDecl]:
         axes = tuple(in_order(axes_of(terms)))
         values = tuple(symbols(terms))
         args = ["_" if has_symbol(t) else show(t) for t in terms]
-        base = sign + quote(pred.name)
+        base = sign + predicate_text(pred.name)
         alone = not terms or (hidden and len(terms) == 1)
         name = (base if alone else f"{base}({','.join(args)})") + suffix
         holds = anywhere(answer.condition, axes)

@@ -45,6 +45,7 @@ from nesymm.ground.literals import (
     NegLit,
 )
 from nesymm.ground.merge import align, merge
+from nesymm.ground.open_answers import placed
 from nesymm.ground.random_variables.choices import choose
 from nesymm.ground.random_variables.draws import draw
 from nesymm.ground.random_variables.variables import Variables
@@ -159,8 +160,8 @@ class Engine:
             case CallLit():
                 self._call(state, lit)
             case BuiltinLit(name="call"):
-                goal = calls.goal(self.clauses, lit, state.env)
-                self.tasks.append(state.then((goal, *rest), state.env, state.condition))
+                goals = calls.goal(self.clauses, lit, state.env)
+                self.tasks.append(state.then((*goals, *rest), state.env, state.condition))
             case BuiltinLit():
                 self._push(state, self._builtin(state, lit), lit.span)
             case DisjLit(bodies):
@@ -245,8 +246,10 @@ class Engine:
         if self._unfolds(state, args, lit.span):
             return
         order = state.table.order
-        if order is not None and not order.calls(lit.pred, alone=state.alone):
-            state.table.ordered = False
+        if order is not None:
+            chances = self.clauses.is_chance_table(lit.pred)
+            if not order.calls(lit.pred, args, state.alone, chances):
+                state.table.ordered = False
         keyed = self.clauses.is_keyed(lit.pred)
         if not keyed and self.clauses.is_fact_table(lit.pred):
             self._push(state, calls.facts(self.clauses, lit, args, state.env), lit.span)
@@ -348,7 +351,7 @@ class Engine:
         match lit:
             case CallLit():
                 counted = state.table.bag and state.rule.timed
-                answers = to_be_counted(self.axes, table) if counted else table.final
+                answers = to_be_counted(self.ctx, table) if counted else table.final
                 for answer in reversed(answers):
                     self._consume(state, lit, *instantiated(self.axes, lit.site, answer, table))
             case ChoiceLit():
@@ -362,7 +365,7 @@ class Engine:
                 self._continue(state, state.env, not_(some))
             case CollectLit():
                 counted = lit.timed and not table.bag
-                answers = to_be_counted(self.axes, table) if counted else table.final
+                answers = to_be_counted(self.ctx, table) if counted else table.final
                 rows = [(a.terms, a.condition) for a in answers]
                 ordered = lit.timed or table.ordered
                 self._push(state, gather(self.axes, lit, rows, list(state.env), ordered))
@@ -391,6 +394,8 @@ class Engine:
         if self.clauses.is_keyed(lit.pred):
             terms, condition = calls.with_keys(lit, terms, condition, state.env)
         env, conditions = list(state.env), [condition]
+        if lit.pred in self.ctx.openings:
+            terms = placed(terms, env)
         if unify_all(zip(lit.args, terms, strict=True), env, conditions):
             for extra in conditions[1:]:
                 self._note(extra, lit.span)

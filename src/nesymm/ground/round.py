@@ -13,6 +13,7 @@ from nesymm.ground.context import Context
 from nesymm.ground.guides import Solved, attach_guides, read_observed, solve_guides
 from nesymm.ground.inputs import input_answers, input_decls, read_input
 from nesymm.ground.literals import CallLit
+from nesymm.ground.open_answers import refuse_open_answers
 from nesymm.ground.provenance import provenance
 from nesymm.ground.questions import Observed, ask, ask_each, latched, observe
 from nesymm.ground.random_variables.elements import divided, refuse_parts, share_elements
@@ -95,7 +96,14 @@ class Round:
             raise Whole(owner)
 
     def _all_answers(self, pred: Pred) -> list[Answer]:
-        return self.engine.solve(pred, tuple(V(i) for i in range(self.clauses.width(pred))), None)
+        asked = tuple(V(i) for i in range(self.clauses.width(pred)))
+        self.ctx.listed = pred
+        try:
+            answers = self.engine.solve(pred, asked, None)
+        finally:
+            self.ctx.listed = None
+        refuse_open_answers(self.ctx.openings, pred, answers)
+        return answers
 
     def _solve_whole(self, owner: Owner) -> None:
         """Find all groundings of a random clause at once."""

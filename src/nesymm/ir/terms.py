@@ -8,6 +8,7 @@ that are not ground.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -187,4 +188,13 @@ def quote(name: str) -> str:
 
 def atom_text(name: str, args: tuple) -> str:
     """An atom as ProbLog prints it; symbols are shown as expressions."""
-    return f"{quote(name)}({','.join(map(show, args))})" if args else quote(name)
+    shown = predicate_text(name)
+    return f"{shown}({','.join(map(show, args))})" if args else shown
+
+
+_SCOPED = re.compile(r"[a-z]\w*(:[a-z]\w*)+")
+
+
+def predicate_text(name: str) -> str:
+    """The name of a predicate, with its scope as it is written: `home:lamp`."""
+    return name if _SCOPED.fullmatch(name) else quote(name)

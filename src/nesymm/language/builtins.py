@@ -11,6 +11,8 @@ PREDICATES: dict[str, tuple[int, ...]] = {
     "\\=": (2,),
     "==": (2,),
     "\\==": (2,),
+    **dict.fromkeys(("@<", "@>", "@=<", "@>="), (2,)),
+    "compare": (3,),
     "is": (2,),
     "true": (0,),
     "fail": (0,),
@@ -20,7 +22,7 @@ PREDICATES: dict[str, tuple[int, ...]] = {
     "plus": (3,),
     "member": (2,),
     "memberchk": (2,),
-    "append": (3,),
+    "append": (2, 3),
     "length": (2,),
     "nth0": (3,),
     "nth1": (3,),
@@ -34,6 +36,7 @@ PREDICATES: dict[str, tuple[int, ...]] = {
     "msort": (2,),
     "list_to_set": (2,),
     "select": (3,),
+    "subquery": (2, 3, 5),
     "distance": (3, 4),
     "number": (1,),
     "integer": (1,),
@@ -48,6 +51,13 @@ PREDICATES: dict[str, tuple[int, ...]] = {
     "call": (1, 2, 3, 4, 5, 6, 7, 8),
 }
 
+# What a program may define for itself: its definition takes the place of the one here, as it does
+# in ProbLog, where these are libraries or nothing.
+LIBRARY = frozenset({
+    "member", "memberchk", "append", "nth0", "nth1", "reverse", "last", "sum_list", "sumlist",
+    "max_list", "min_list", "msort", "list_to_set", "select", "distance", "aggregate_all",
+})  # fmt: skip
+
 # Handled by the checker itself, since they take goals.
 GOALS: dict[str, tuple[int, ...]] = {
     "not": (1,),
@@ -56,6 +66,9 @@ GOALS: dict[str, tuple[int, ...]] = {
     "aggregate_all": (3,),
     "forall": (2,),
 }
+
+# What is collected in a list.
+LISTS = frozenset({"findall", "all", "set"})
 
 AGGREGATES = frozenset({"count", "sum", "min", "max", "avg", "bag", "set"})
 
@@ -92,14 +105,43 @@ REFUSED: dict[str, tuple[str, str]] = {
             "write `findall(X, goal(X), L)`, and `sort(L, S)` for a set",
         ),
     ),
-    "subquery": (
-        "a query inside a query is not supported",
-        "make it a predicate and query that",
+    "cut": (
+        "it depends on the order in which clauses are tried",
+        "say in each clause that those before it do not apply: `m(X, Y, X) :- X > Y.`",
+    ),
+    "clause": (
+        "a program does not look at its own clauses",
+        "state as facts what is to be looked at: `rule(a, b).`",
     ),
     "once": ("it commits to one answer", "all answers count here"),
     **dict.fromkeys(
         ("write", "writeln", "print", "nl"),
         ("programs do not print", "remove it, and query what you want to see"),
+    ),
+}
+
+# Of these, what a program may define itself.
+REFUSED_UNDEFINED = frozenset({"cut", "clause"})
+
+# Directives and libraries that we know and refuse.
+REFUSED_DIRECTIVES: dict[str, tuple[str, str]] = {
+    "sqlite_load": (
+        "databases are not read",
+        "export each table as text, and read it by `:- csv_load('edges.csv', edge).`",
+    ),
+}
+REFUSED_LIBRARIES: dict[str, tuple[str, str]] = {
+    "cut": REFUSED["cut"],
+    "assert": REFUSED["assert"],
+    "record": REFUSED["assert"],
+    "scope": (
+        "a scope is a name that is known before the program runs",
+        "write `home:lamp(X)`, which needs no library",
+    ),
+    "collect": (
+        "a goal with `=>` puts together the name of what it calls",
+        "use `aggregate_all(sum(X), goal(X), S)`, `findall(X, goal(X), L)` or an aggregate in a "
+        "head: `total(P, sum<S>) :- score(P, S).`",
     ),
 }
 

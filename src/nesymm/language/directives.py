@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import NoReturn
 
 from nesymm.errors import Diagnostic, NesymmError, ProgramError, Span, fail
+from nesymm.language.builtins import REFUSED_DIRECTIVES, REFUSED_LIBRARIES
 from nesymm.language.program import Input, Pred
 from nesymm.language.terms import ListTerm, Num, Str, Struct, Term, Var, mapped
 
@@ -20,10 +21,13 @@ _FORMS = {
     "fluent": "`:- fluent(visited(key, key)).`",
     "time": "`:- time(agent/3, 3).`",
     "use_module": "`:- use_module(library(lists)).`",
+    "unknown": "`:- unknown(fail).`",
+    "consult": "`:- consult('rules.pl').`",
+    "csv_load": "`:- csv_load('edges.csv', edge).`",
 }
-_LIBRARIES = {"lists", "aggregate", "apply"}
+_LIBRARIES = {"lists", "aggregate", "apply", "db"}
 # Arguments that are goals: a name there is a predicate, not a constant.
-_GOALS = {
+GOAL_ARGUMENTS = {
     **dict.fromkeys(("query", "observe", "evidence", "guide"), (0,)),
     **dict.fromkeys(("findall", "all", "aggregate_all"), (1,)),
     "forall": (0, 1),
@@ -42,6 +46,8 @@ class Directives:
     fluents: dict[Pred, tuple[bool, ...]] = field(default_factory=dict)
     time_args: dict[tuple[str, int], int] = field(default_factory=dict)
     terms: dict[str, Term] = field(default_factory=dict)
+    # Whether what nothing defines fails, instead of being a mistake.
+    unknown_fails: bool = False
     # Names whose declaration was refused: no second message for their uses.
     broken: set[str] = field(default_factory=set)
     # Predicates that a directive speaks about, with the place.
@@ -61,8 +67,8 @@ class Directives:
                 return Struct(functor, (self._value(chance), self._goal(goal)), term.span)
             case Struct("~" | "@" as functor, (goal, value)):
                 return Struct(functor, (self._goal(goal), self._value(value)), term.span)
-            case Struct(functor, args) if functor in _GOALS:
-                goals = _GOALS[functor]
+            case Struct(functor, args) if functor in GOAL_ARGUMENTS:
+                goals = GOAL_ARGUMENTS[functor]
                 filled = (
                     self._goal(a) if i in goals else self._value(a) for i, a in enumerate(args)
                 )
@@ -172,16 +178,52 @@ def _read(term: Term, out: Directives, overrides: dict[str, object]) -> None:
                 raise _malformed(term, f"{name}/{arity} has no argument {i}; they count from 1")
             out.time_args[name, arity] = i - 1
             out.mentions.append((Pred(name, arity), term.args[0].span))
+        case Struct("unknown", (Struct("fail" | "error" as reaction, ()),)):
+            out.unknown_fails = reaction == "fail"
         case Struct("use_module", (Struct("library", (Struct(name, ()),)), *_)):
-            if name not in _LIBRARIES:
-                fail(
-                    "E106",
-                    f"there is no library called {name} here",
-                    term.span,
-                    "the libraries lists, aggregate and apply are built in",
-                )
+            _check_library(name, term)
+        case Struct("use_module", (Struct(name, ()) | Str(name), *_)):
+            _refuse_module(name, term)
+        case Struct("consult" | "csv_load" as name, (_, *_)):
+            fail(
+                "E007",
+                f"{name} reads a file next to the program, and this program is in no file",
+                term.span,
+                "write the program to a file and compile that, "
+                "`nesymm.compile(Path('model.nsl'))`; or write the clauses themselves",
+            )
         case _:
             _refuse(term)
+
+
+def _check_library(name: str, term: Term) -> None:
+    if name in REFUSED_LIBRARIES:
+        cause, cure = REFUSED_LIBRARIES[name]
+        fail("E105", f"the library {name} is not supported: {cause}", term.span, cure)
+    if name not in _LIBRARIES:
+        fail(
+            "E106",
+            f"there is no library called {name} here",
+            term.span,
+            "the libraries lists, aggregate, apply and db are built in",
+        )
+
+
+def _refuse_module(name: str, term: Term) -> NoReturn:
+    if name.endswith(".py"):
+        fail(
+            "E105",
+            f"`{name}` is not loaded: a program never runs Python that it names",
+            term.span,
+            "write what it computes as clauses, or give it as a network: "
+            "`:- network(f, 1).` and `compile(…, networks={'f': f})`",
+        )
+    fail(
+        "E106",
+        "a module of clauses is read as a part of the program",
+        term.span,
+        f"write `:- consult('{name}').`",
+    )
 
 
 def _read_constant(
@@ -213,6 +255,9 @@ def _refuse(term: Term) -> NoReturn:
         raise _malformed(term, f"this {name} directive is malformed")
     if not name:
         raise _malformed(term, "this is not a directive")
+    if name in REFUSED_DIRECTIVES:
+        cause, cure = REFUSED_DIRECTIVES[name]
+        fail("E105", f"`{name}` is not supported: {cause}", term.span, cure)
     near = difflib.get_close_matches(name, _FORMS, 1, 0.7)
     fail(
         "E106",

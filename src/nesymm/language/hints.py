@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nesymm.errors import Diagnostic, Span
+from nesymm.language.builtins import GOALS, PREDICATES
 from nesymm.language.program import (
     At,
     Atom,
@@ -31,8 +32,8 @@ def notes(program: CheckedProgram) -> list[Diagnostic]:
     clause that speaks of the time itself, or a predicate that has a clause for step 0, shows
     that the start was thought of.
     """
+    out = _own_definitions(program)
     started = {h.pred for c in program.clauses for h in heads(c) if h.time == At(0)}
-    out = []
     for clause in program.clauses:
         (head, *_) = heads(clause)
         if head.time != Now(0) or head.pred in started or _speaks_of_time(clause.body):
@@ -44,6 +45,27 @@ def notes(program: CheckedProgram) -> list[Diagnostic]:
             if isinstance(literal, Negation) and found[0]:
                 out.append(_note(head.pred, literal.span, *found))
     return out
+
+
+def _own_definitions(program: CheckedProgram) -> list[Diagnostic]:
+    """Definitions that take the place of what is built in."""
+    found: dict[Pred, Span | None] = {}
+    for clause in program.clauses:
+        for head in heads(clause):
+            name, arity = head.pred.name, head.pred.arity
+            taken = arity in PREDICATES.get(name, GOALS.get(name, ()))
+            if taken and clause.span is not None:
+                found.setdefault(head.pred, clause.span)
+    return [
+        Diagnostic(
+            "N002",
+            f"{pred} is defined here, so the one that is built in is not used",
+            span,
+            "remove these clauses to have what is built in, or choose another name",
+            level="note",
+        )
+        for pred, span in found.items()
+    ]
 
 
 def _note(pred: Pred, span: Span | None, lag: int, atom: Atom | None) -> Diagnostic:

@@ -36,7 +36,8 @@ MAX_DEPTH = 200
 # everything `pprint` writes.
 MAX_BRACKETS = 2 * MAX_DEPTH
 MAX_ERRORS = 20
-MAX_DIGITS = 4300  # Python refuses to read longer whole numbers.
+MAX_DIGITS = 4300  # Python refuses to read and to show longer whole numbers.
+MAX_BITS = 14_000
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -64,6 +65,11 @@ def parse_term(text: str, name: str = "<term>") -> Term:
 
 def read(path: str | Path) -> Program:
     """Reads a program from a UTF-8 file."""
+    return parse(read_text(path), str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file."""
     name = str(path)
     try:
         data = Path(path).read_bytes()
@@ -74,7 +80,7 @@ def read(path: str | Path) -> Program:
         ) from None
     body = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = body.decode("utf-8")
+        return _normalised(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         before = _normalised(body[: error.start].decode("utf-8"))
         rest = body[error.start :].decode("utf-8", "replace")
@@ -88,7 +94,6 @@ def read(path: str | Path) -> Program:
                 "save the file as UTF-8",
             )
         ) from None
-    return parse(text, name)
 
 
 def _normalised(text: str) -> str:
@@ -97,6 +102,13 @@ def _normalised(text: str) -> str:
 
 def _source(text: str, name: str) -> Source:
     """The text in the form that offsets count in, free of what no token may hold."""
+    source = clean(text, name)
+    _check_brackets(source)
+    return source
+
+
+def clean(text: str, name: str) -> Source:
+    """A text from outside that can be shown. Raises where it holds what a terminal would obey."""
     text = _normalised(text.removeprefix("\ufeff"))
     found = [match.start() for match in _FORBIDDEN.finditer(text)][:MAX_ERRORS]
     if found:
@@ -113,9 +125,7 @@ def _source(text: str, name: str) -> Source:
                 for at in found
             )
         )
-    source = Source(name, text)
-    _check_brackets(source)
-    return source
+    return Source(name, text)
 
 
 _BRACKETS = re.compile(
@@ -269,7 +279,13 @@ class _Builder:
             return Num(-term.value, span)  # `- 3` is the number
         return Struct(intern(str(token)), (term,), span)
 
-    directive = prefix
+    def directive(self, parts: list[Any]) -> Term:
+        term, span = parts[1], self._span(parts)
+        if isinstance(term, Struct) and term.functor in ("consult", "csv_load"):
+            # The names of files and tables are quoted by custom.
+            kept = {n: s for n, s in self.needless.items() if s.start < span.start}
+            self.needless = kept
+        return Struct(intern(str(parts[0])), (term,), span)
 
     def negated(self, parts: list[Any]) -> Term:
         return Struct("not", (parts[1],), self._span(parts))
@@ -326,16 +342,21 @@ class _Builder:
     def number(self, parts: list[Any]) -> Term:
         token, span = parts[0], self._span(parts)
         if token.isdigit() or token[1:].isdigit():
-            if len(token.lstrip("-")) <= MAX_DIGITS:
-                return Num(int(token), span)
-            message = f"a whole number has at most {MAX_DIGITS} digits"
-            self.problems.append(Diagnostic("E005", message, span, "write a real number"))
-            return Num(0, span)
+            short = len(token.lstrip("-")) <= MAX_DIGITS
+            return Num(int(token), span) if short else self._too_long(span)
+        if _BASED.match(token):
+            whole = int(token, 0)
+            return Num(whole, span) if whole.bit_length() <= MAX_BITS else self._too_long(span)
         value = float(token)
         if isinf(value):
             message = "this number is too large for a 64-bit real number"
             self.problems.append(Diagnostic("E005", message, span, "write a smaller number"))
         return Num(value, span)
+
+    def _too_long(self, span: Span) -> Term:
+        message = f"a whole number has at most {MAX_DIGITS} digits"
+        self.problems.append(Diagnostic("E005", message, span, "write a real number"))
+        return Num(0, span)
 
     def _quoted_name(self, token: Any) -> str:
         name = self._unquoted(token)
@@ -364,6 +385,7 @@ class _Builder:
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "'": "'", '"': '"', "\\": "\\"}
+_BASED = re.compile("-?0[xob]")
 _PLAIN = re.compile("[a-z][A-Za-z0-9_]*")
 
 

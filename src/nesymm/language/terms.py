@@ -84,6 +84,24 @@ class Program:
 
     statements: tuple[Term, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
+    # What directives of the text have loaded from other files, as text.
+    loaded: tuple[tuple[Span, str], ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The text of the program on its own: what its directives load stands before them, and they
+        load nothing."""
+        if self.source is None:
+            return ""
+        out, position = [], 0
+        for span, text in self.loaded:
+            out += [
+                self.source.text[position : span.start],
+                text,
+                "\n:- use_module(library(lists))",
+            ]
+            position = span.end
+        return "".join([*out, self.source.text[position:]])
 
 
 def children(term: Term) -> tuple[Term, ...]:

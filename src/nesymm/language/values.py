@@ -43,6 +43,7 @@ _COMPUTED = {
     "min_list": (1,),
     "plus": (0, 1, 2),
     "succ": (0, 1),
+    "subquery": (1,),
 }
 
 

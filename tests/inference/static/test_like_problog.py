@@ -242,7 +242,6 @@ REFUSED = [
     ("E103", "0.3::a@t. query(\\+a@t)."),
     ("E103", "x(V) ~ categorical([0.5, 0.5], [1, 2]). query(\\+x(V))."),
     ("E112", "P::a; P::b :- p(P). p(0.8). query(a)."),
-    ("E101", "p :- a @< b. query(p)."),
     ("E302", "q(L) :- length(L, 2), L = [a, b]. query(q(_))."),
 ]  # fmt: skip
 

@@ -13,7 +13,9 @@ from nesymm.ground.builtins.comparison import compare, identical, is_, not_unify
 from nesymm.ground.builtins.integers import between, plus, succ
 from nesymm.ground.builtins.lists import (
     append,
+    concatenate,
     distance,
+    expect_list,
     last,
     length,
     member,
@@ -25,7 +27,8 @@ from nesymm.ground.builtins.lists import (
     to_set,
 )
 from nesymm.ground.builtins.results import Goal, Results, where
-from nesymm.ground.builtins.sorting import sort
+from nesymm.ground.builtins.sorting import order, precedes, sort
+from nesymm.ground.builtins.subquery import subquery
 from nesymm.ground.context import Context
 from nesymm.ground.literals import BuiltinLit
 from nesymm.ground.unify import Env, NeedsUnfolding, resolve
@@ -73,6 +76,8 @@ _GOALS: dict[str, Goal] = {
     "\\=": not_unify,
     "==": identical,
     "\\==": identical,
+    **dict.fromkeys(("@<", "@>", "@=<", "@>="), precedes),
+    "compare": order,
     "is": is_,
     "true": truth(True),
     "fail": truth(False),
@@ -82,7 +87,8 @@ _GOALS: dict[str, Goal] = {
     "plus": plus,
     "member": member,
     "memberchk": memberchk,
-    "append": append,
+    "append": lambda ctx, lit, env: (append if len(lit.args) == 3 else concatenate)(ctx, lit, env),
+    "$list": expect_list,
     "length": length,
     "nth0": nth,
     "nth1": nth,
@@ -96,6 +102,7 @@ _GOALS: dict[str, Goal] = {
     "msort": sort,
     "list_to_set": to_set,
     "select": select,
+    "subquery": subquery,
     "distance": distance,
     "number": kind(lambda t: is_whole(t) or is_real(t)),
     "integer": kind(is_whole),

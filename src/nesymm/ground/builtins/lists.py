@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial, reduce
+from itertools import accumulate, pairwise
 from typing import Any
 
 from nesymm.errors import Span, fail
@@ -87,6 +89,54 @@ def append(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
     items = known_list(c, lit.span)
     for i in range(len(items) + 1):
         yield from bind(env, (a, items[:i]), (b, items[i:]))
+
+
+def concatenate(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    """`append(Lists, List)`: the lists one after the other."""
+    parts, whole = (resolve(x, env) for x in lit.args)
+    if type(whole) is CondList:
+        raise NeedsUnfolding(whole)
+    parts = known_list(parts, lit.span)
+    for part in parts:
+        if type(part) is CondList:
+            raise NeedsUnfolding(part)
+    if all(type(part) is tuple for part in parts):
+        yield from bind(env, (lit.args[1], sum(parts, ())))
+        return
+    items = known_list(whole, lit.span)
+    for lengths in _lengths(parts, len(items)):
+        ends = list(accumulate(lengths, initial=0))
+        pieces = (items[a:b] for a, b in pairwise(ends))
+        yield from bind(env, *zip(parts, pieces, strict=True))
+
+
+def _lengths(parts: tuple, total: int) -> Iterator[tuple[int, ...]]:
+    """The lengths that lists can have which together have so many items."""
+    if not parts:
+        if not total:
+            yield ()
+        return
+    first, *others = parts
+    known = len(first) if type(first) is tuple else None
+    for length in range(total + 1) if known is None else (known,):
+        if length <= total:
+            for rest in _lengths(tuple(others), total - length):
+                yield (length, *rest)
+
+
+def expect_list(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    """Refuse what can never be the list that `findall` gives."""
+    term = resolve(lit.args[0], env)
+    if type(term) is Cons:
+        term = term.tail
+    if type(term) not in (V, tuple, CondList) and not isinstance(term, Expr):
+        fail(
+            "E308",
+            "the result of findall is a list, and this is none",
+            lit.span,
+            "collect into a variable, and compare that",
+        )
+    return ((env, TRUE),)
 
 
 def nth(ctx: Context, lit: BuiltinLit, env: Env) -> Results:

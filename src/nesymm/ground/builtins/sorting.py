@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cmp_to_key
 from typing import Any
 
@@ -10,9 +11,10 @@ from nesymm.ground.builtins.lists import known_list
 from nesymm.ground.builtins.results import Results, bind
 from nesymm.ground.context import Context
 from nesymm.ground.literals import BuiltinLit
-from nesymm.ground.unify import Env, resolve
+from nesymm.ground.unify import Env, NeedsUnfolding, resolve
+from nesymm.ir.algebra import and_
 from nesymm.ir.expr import Expr
-from nesymm.ir.symbols import CondList, atoms_of, key_of
+from nesymm.ir.symbols import CondList, atoms_of, each_value, inside, key_of, ways
 from nesymm.ir.terms import Compound, Text, V, bare, is_operation, quote
 
 
@@ -56,6 +58,54 @@ def _shape(term: Any) -> tuple[tuple[int, str], tuple]:
 
 def _sorted(items: tuple, by_text: bool) -> list[Any]:
     return sorted(items, key=cmp_to_key(lambda a, b: _compare_terms(a, b, by_text)))
+
+
+_MAX_VALUES = 1_000
+_ORDERS = {"@<": (-1,), "@>": (1,), "@=<": (-1, 0), "@>=": (0, 1)}
+
+
+def precedes(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    """`@<` and its like: the standard order of terms."""
+    for found, condition in _compared(lit, lit.args, env):
+        if found in _ORDERS[lit.name]:
+            yield env, condition
+
+
+def order(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
+    """`compare(Order, X, Y)`."""
+    known = resolve(lit.args[0], env)
+    if type(known) is not V and known not in ("<", "=", ">"):
+        fail("E308", "an order is <, = or >", lit.span, "write `compare(Order, X, Y)`")
+    for found, condition in _compared(lit, lit.args[1:], env):
+        for new, extra in bind(env, (lit.args[0], "=><"[found])):
+            yield new, and_(condition, extra)
+
+
+def _compared(lit: BuiltinLit, pair: tuple, env: Env) -> Iterator[tuple[int, Expr]]:
+    """How two terms compare, -1, 0 or 1, and when: a symbol may have any of its values."""
+    terms = tuple(resolve(x, env) for x in pair)
+    for leaf in (leaf for term in terms for leaf in inside(term)):
+        if type(leaf) is CondList:
+            raise NeedsUnfolding(leaf)
+        if type(leaf) is V:
+            fail("E302", "a term in this comparison is not known yet", lit.span, "bind it before")
+    if ways(terms) > _MAX_VALUES:
+        fail(
+            "E308",
+            "these values are only known at run time, and they are too many to compare as terms",
+            lit.span,
+            "compare numbers by `<` and `=<`",
+        )
+    for (a, b), condition in each_value(terms):
+        found = _compare_terms(a, b, by_text=False)
+        if not lit.timed and found != _compare_terms(a, b, by_text=True):
+            fail(
+                "E308",
+                "ProbLog compares these numbers as they are written, 10 before 9",
+                lit.span,
+                "compare numbers by `<` and `=<`",
+            )
+        yield found, condition
 
 
 def sort(ctx: Context, lit: BuiltinLit, env: Env) -> Results:

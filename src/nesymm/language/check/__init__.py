@@ -11,8 +11,12 @@ from nesymm.language.check.goals import is_goal_statement, read_goal
 from nesymm.language.check.heads import (
     declare,
 )
+from nesymm.language.check.negated_heads import without_negated_heads
+from nesymm.language.check.qualified import qualified
+from nesymm.language.check.terms import split_clause
 from nesymm.language.check.unevaluated import unevaluated
 from nesymm.language.directives import read_directives
+from nesymm.language.library import library_clauses
 from nesymm.language.program import (
     CheckedProgram,
     Clause,
@@ -43,7 +47,7 @@ def check(
             others.append(statement)
     directives = read_directives(commands, constants or {}, errors)
     ctx = Context(directives, errors)
-    plain = [directives.fill(s) for s in others]
+    plain = _rewritten(ctx, [directives.fill(s) for s in others])
     goals = [s for s in plain if is_goal_statement(s)]
     clauses, guides = _clauses(ctx, [s for s in plain if not is_goal_statement(s)])
     timed = frozenset(p for p, is_timed in ctx.timed.items() if is_timed)
@@ -55,7 +59,7 @@ def check(
     if errors:
         raise ProgramError(*_in_order(errors, parts))
     return CheckedProgram(
-        clauses=tuple(clauses),
+        clauses=(*clauses, *ctx.asked_builtins),
         inputs=directives.inputs,
         tensors=directives.tensors,
         networks=directives.networks,
@@ -69,6 +73,17 @@ def check(
         guides=tuple(guides),
         sources=tuple(p.source for p in parts if p.source is not None),
     )
+
+
+def _rewritten(ctx: Context, statements: list[Term]) -> list[Term]:
+    """The statements with scopes and negated heads spelt out, and what they use of libraries."""
+    plain = without_negated_heads(ctx, qualified(ctx, statements))
+    defined = {
+        (head.functor, head.arity)
+        for statement in plain
+        if isinstance(head := split_clause(statement)[0], Struct)
+    }
+    return [*plain, *library_clauses(plain, defined)]
 
 
 def _clauses(ctx: Context, statements: Sequence[Term]) -> tuple[list[Clause], list[Guide]]:

@@ -79,12 +79,12 @@ def _read_literal(ctx: Context, term: Term, scope: Scope) -> Body:
         return (Negation(counterexample, term.span),)
     if name in ("findall", "all") and len(args) == 3:
         return _read_collect(ctx, name, args[0], args[1], args[2], term, scope)
-    if name == "aggregate_all" and len(args) == 3:
+    if name == "aggregate_all" and len(args) == 3 and not ctx.defines(term):
         return _read_aggregate_all(ctx, term, scope)
     inner: Term
     when: Term | None
     inner, when = (args[0], args[1]) if name == "@" and len(args) == 2 else (term, None)
-    if isinstance(inner, Struct) and inner.arity in builtins.PREDICATES.get(inner.functor, ()):
+    if isinstance(inner, Struct) and _is_builtin(ctx, inner):
         # A builtin is the same at all times, so a time on it says nothing.
         prelude: list[Literal] = []
         given = inner.args
@@ -98,6 +98,11 @@ def _read_literal(ctx: Context, term: Term, scope: Scope) -> Body:
     if isinstance(inner, Struct) and not ctx.defined_here(inner):
         _refuse_other_builtin(inner, when is not None, term)
     return _read_call(ctx, inner, when, term, scope)
+
+
+def _is_builtin(ctx: Context, term: Struct) -> bool:
+    """Whether a goal is built in, and the program has no definition of its own."""
+    return term.arity in builtins.PREDICATES.get(term.functor, ()) and not ctx.defines(term)
 
 
 def _refuse_other_builtin(inner: Struct, timed: bool, term: Term) -> None:
@@ -154,6 +159,8 @@ def _read_collect(
     after: list[Literal] = []
     wanted = fetch(ctx, retime(result, scope), scope, after)
     collect = Collect(kind, item, tuple(inner), made, (), term.span)
+    if kind in builtins.LISTS:
+        after.append(Builtin("$list", (wanted,), term.span))
     return (collect, *after, Builtin("=", (wanted, made), term.span))
 
 
@@ -168,6 +175,8 @@ def _read_call(ctx: Context, term: Term, when: Term | None, whole: Struct, scope
     time = None if when is None else read_time(when)
     pred, time, args = ctx.split_time(term, time, scope.relative)
     if pred not in ctx.defined:
+        if ctx.directives.unknown_fails:
+            return (Builtin("fail", (), whole.span),)
         ctx.unknown(pred, term.span)
     if pred in ctx.self_valued:
         fail(

@@ -17,6 +17,7 @@ from nesymm.language.check.terms import (
 from nesymm.language.directives import Directives
 from nesymm.language.program import (
     Pred,
+    Rule,
     Time,
 )
 from nesymm.language.terms import (
@@ -46,6 +47,8 @@ class Context:
         # Names whose own clauses were refused: no second message where they are used.
         self.broken: set[str] = set(directives.broken)
         self.mentioned: Counter[str] = Counter()
+        # Clauses for the builtins that are asked for.
+        self.asked_builtins: list[Rule] = []
 
     def guard(self, action: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T | None:
         """Run one statement; keep its mistakes and continue with the next."""
@@ -113,6 +116,10 @@ class Context:
 
     def defined_here(self, term: Struct) -> bool:
         return any(p.name == term.functor for p in self.defined)
+
+    def defines(self, term: Struct) -> bool:
+        """Whether the program itself defines what a goal calls."""
+        return Pred(term.functor, term.arity) in self.defined
 
     def check_time(self, pred: Pred, time: Time | None, span: Span | None, example: str) -> None:
         """A predicate is mentioned with a time if and only if it has one."""

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections import Counter
 
 from nesymm.errors import Span, fail
+from nesymm.language.builtins import PREDICATES
 from nesymm.language.check.bodies import read_body
-from nesymm.language.check.context import Context, Scope
+from nesymm.language.check.context import Context, Scope, refuse
 from nesymm.language.check.heads import (
     GOAL_STATEMENTS,
     name_for_value,
 )
 from nesymm.language.check.terms import (
     HIDDEN,
+    OURS,
     is_op,
     split_clause,
 )
 from nesymm.language.program import (
     Atom,
+    Builtin,
     Now,
     Observation,
     Pred,
     Query,
+    Rule,
 )
 from nesymm.language.terms import (
     ListTerm,
@@ -132,7 +136,12 @@ def _read_goal_atom(ctx: Context, written: Term) -> tuple[Atom, bool]:
         if Pred(part.functor, part.arity) in ctx.self_valued:
             name_for_value(part)
     partial = False
+    named = pred.name.isidentifier() and pred.arity in PREDICATES.get(pred.name, ())
+    if named and time is None and pred not in ctx.defined:
+        _call_builtin(ctx, pred, written.span)
     if pred not in ctx.defined:
+        if not any(p.name == pred.name for p in ctx.defined):
+            refuse(Struct(pred.name, args, written.span))
         pred, args = _complete(ctx, pred, args, written.span)
         partial = True
     elif pred in ctx.self_valued:
@@ -150,6 +159,13 @@ def _read_goal_atom(ctx: Context, written: Term) -> tuple[Atom, bool]:
     return Atom(pred, args, time, written.span), partial
 
 
+def _call_builtin(ctx: Context, pred: Pred, span: Span | None) -> None:
+    """A clause for a builtin that is asked for: `append(A, B) :- append(A, B).`"""
+    args = tuple(Var(f"A{OURS}{i}", span) for i in range(pred.arity))
+    ctx.define(pred, False, span)
+    ctx.asked_builtins.append(Rule(Atom(pred, args, None), (Builtin(pred.name, args, span),)))
+
+
 def _complete(
     ctx: Context, pred: Pred, args: tuple[Term, ...], span: Span | None
 ) -> tuple[Pred, tuple[Term, ...]]:
@@ -163,4 +179,7 @@ def _complete(
                 Var("_", span) if i in values else next(keys) for i in range(candidate.arity)
             )
             return candidate, full
-    ctx.unknown(pred, span)
+    if not ctx.directives.unknown_fails:
+        ctx.unknown(pred, span)
+    ctx.define(pred, False, span)
+    return pred, args

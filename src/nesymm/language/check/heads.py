@@ -136,16 +136,17 @@ def read_head(ctx: Context, written: Term) -> tuple[Pred, Time | None, tuple[Ter
 def _check_name(term: Struct, written: Term) -> None:
     """Refuses heads whose name means something else."""
     name = term.functor
-    refuse(term)
+    if name not in builtins.REFUSED_UNDEFINED:
+        refuse(term)
     if name == "not" and term.arity == 1:
         fail(
             "E103",
-            "a head cannot be negated",
+            "what is negated here cannot be a head",
             written.span,
-            "state when the predicate holds; elsewhere it does not",
+            "negate a predicate: `\\+a :- c.` or `0.5::\\+a :- c.`",
         )
     known = builtins.PREDICATES.get(name) or builtins.GOALS.get(name)
-    if known and term.arity in known:
+    if known and term.arity in known and name not in builtins.LIBRARY:
         fail(
             "E104",
             f"{name}/{term.arity} is built in and cannot be defined",

@@ -219,8 +219,9 @@ def name_parameters(ctx: Context, term: Term, owner: Pred) -> Term:
                     initial.span,
                     "write `t(_)` or `t(0.3)`; an index comes second: `t(_, E)`",
                 )
-            count = ctx.parameters[owner.name] = ctx.parameters.get(owner.name, 0) + 1
-            name = owner.name if count == 1 else f"{owner.name}.{count}"
+            own = owner.name.partition(OURS)[0]
+            count = ctx.parameters[own] = ctx.parameters.get(own, 0) + 1
+            name = own if count == 1 else f"{own}.{count}"
             start = initial if isinstance(initial, Num) else Struct("none")
             return Struct("$param", (Struct(name), start, *index), term.span)
     return mapped(term, lambda t: name_parameters(ctx, t, owner))
