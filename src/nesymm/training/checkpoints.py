@@ -65,7 +65,7 @@ def read(path: Path, of_run: bool = False) -> tuple[dict[str, np.ndarray], dict[
             about = json.loads((file.metadata() or {}).get("nesymm", "null"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise CheckpointError(f"there is no checkpoint {path}") from None
+        raise CheckpointError(f"there is no file {path}") from None
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from None
     except RecursionError:
