@@ -62,6 +62,9 @@ def test_a_program_is_compiled_from_a_path(tmp_path: Path) -> None:
         nesymm.compile(3)  # type: ignore[arg-type]
     with pytest.raises(nesymm.NesymmError, match=r"missing\.nsl"):
         nesymm.compile(tmp_path / "missing.nsl")
+    path.write_text("both :- heads, heads. query(both).", encoding="utf-8")
+    extended = nesymm.compile("0.25::heads. query(heads).").extend(path)
+    assert extended.infer().probability("both") == pytest.approx(0.25)
 
 
 def test_other_values_of_parameters() -> None:

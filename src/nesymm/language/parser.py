@@ -24,7 +24,7 @@ from sys import intern
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
-from nesymm.errors import Diagnostic, ProgramError, Source, Span, fail
+from nesymm.errors import Diagnostic, NesymmError, ProgramError, Source, Span, fail
 from nesymm.language.syntax_errors import chained, explain
 from nesymm.language.terms import ListTerm, Num, Program, Str, Struct, Term, Var, children
 
@@ -61,6 +61,17 @@ def parse(text: str, name: str = "<program>") -> Program:
             "write at least one statement and end it with a full stop",
         )
     return Program(tuple(statements), source)
+
+
+def parse_source(source: str | Path, name: str = "<program>") -> Program:
+    """Reads a program text, or the file at a path."""
+    if isinstance(source, Path):
+        return read(source)
+    if isinstance(source, str):
+        return parse(source, name)
+    raise NesymmError(
+        f"source: expected a text or a pathlib.Path, received {type(source).__name__}"
+    )
 
 
 def parse_term(text: str, name: str = "<term>") -> Term:
