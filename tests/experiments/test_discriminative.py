@@ -14,7 +14,6 @@ import pytest
 
 import nesymm
 from experiments.minihack import discriminative
-from experiments.minihack.bars import unseen
 from experiments.minihack.data import Dataset, load
 from experiments.minihack.metrics import score
 from experiments.minihack.plots import COMPASS
@@ -30,6 +29,7 @@ from experiments.minihack.rules import (
     arrays,
     compile_model,
 )
+from experiments.minihack.thresholds import unseen
 from nesymm.inference.methods import ExactForward, RaoBlackwellised
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -253,8 +253,8 @@ def test_evaluate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told["balanced_accuracy"] == pytest.approx(again.balanced_accuracy)
     assert told["f1"] == pytest.approx(again.f1)
     assert told["balanced_accuracy"] > 60
-    # Another bar: all odds are multiplied by the same, here by more than one, for few die.
-    assert discriminative.main([*command, "--bar", "posterior"]) == 0
+    # Another threshold: all odds are multiplied by the same, here by more than one, for few die.
+    assert discriminative.main([*command, "--threshold", "posterior"]) == 0
     plain = np.array(json.loads(capsys.readouterr().out)["probabilities"])
     inside = (plain > 0.01) & (plain < 0.99)
     before, after = plain[inside], np.array(told["probabilities"])[inside]

@@ -199,7 +199,7 @@ def emitted_variables(step: StepProgram, kept: Iterable[str] = ()) -> frozenset[
     rest += replace(step, observations=()).roots()
     elsewhere = reads(rest) | set(kept)
     # An infinite variable is observed once at a time (`check_observations`), a finite one may be
-    # told twice.
+    # observed twice.
     return frozenset(
         v.name
         for v in step.variables

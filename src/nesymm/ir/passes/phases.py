@@ -262,13 +262,13 @@ def _use_observed(step: StepProgram, complete: frozenset[str]) -> StepProgram:
             return known[node]
         if node.op == "and":
             parts = list(node.args)
-            told: list[Expr] = []
+            leaves: list[Expr] = []
             for holds, leaf in known.items():
                 if holds.op == "and" and set(holds.args) <= set(parts):
                     parts = [p for p in parts if p not in holds.args]
-                    told.append(leaf)
-            if told:
-                return and_(*told, *(rewrite(p, rule) for p in parts))
+                    leaves.append(leaf)
+            if leaves:
+                return and_(*leaves, *(rewrite(p, rule) for p in parts))
         return rebuild(node, args)
 
     def read(expr: Expr) -> Expr:
