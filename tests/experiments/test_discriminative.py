@@ -213,7 +213,7 @@ def test_exact_inference_is_used_in_training_and_afterwards() -> None:
 
 @pytest.mark.slow
 def test_exact_inference_is_trained_without_a_crash() -> None:
-    """Some versions of XLA die on its slopes (`nesymm/xla.py`)."""
+    """Some versions of XLA die on its gradients (`nesymm/xla.py`)."""
     data = games(8, frames=4, grid=4, enemies=1, seed=0)
     model = ExactRules().model(data, seed=0)
 
@@ -221,8 +221,8 @@ def test_exact_inference_is_trained_without_a_crash() -> None:
         told = model.with_parameters(parameters).log_evidence(arrays(data), method=ExactForward())
         return -jnp.sum(told)
 
-    slopes = jax.jit(jax.grad(loss))(dict(model.parameters))
-    assert slopes["strikes"] > 0  # nobody was hit
+    gradients = jax.jit(jax.grad(loss))(dict(model.parameters))
+    assert gradients["strikes"] > 0  # nobody was hit
 
 
 def test_far_away_the_policy_is_that_of_the_furthest() -> None:

@@ -152,10 +152,10 @@ def _joined(names: Mapping[str, Wanted], name: str, values: Sequence[Any]) -> Ta
     want = names.get(name) or names[_told_apart(names, name)[0]]
     own = [_rows(name, facts or (), number) for number, facts in enumerate(values)]
     width = max(len(table.columns) for table in own)
-    # That something holds need not be said.
-    said = (True,) if isinstance(want.types[0], Bool) else ()
+    # That something holds need not be written.
+    implied = (True,) if isinstance(want.types[0], Bool) else ()
     rows = [
-        (number, *r, *(said if len(r) == width - 1 else ()))
+        (number, *r, *(implied if len(r) == width - 1 else ()))
         for number, table in enumerate(own)
         for r in table.rows
     ]
@@ -358,7 +358,7 @@ class _Filling:
         self.inner = [i for i, c in enumerate(table.columns) if c not in (SEQUENCE, TIME)]
         self.truth = isinstance(want.types[0], Bool)
         keys, types = len(want.axes), len(want.types)
-        # Whether something is there need not be said.
+        # Whether something is there need not be written.
         fits = {keys + types, keys} if self.truth else {keys + types}
         if want.tensor is not None:
             raise DataError(f"{want}: a tensor is given as an array")

@@ -163,14 +163,14 @@ def _drop_unit_axes(step: StepProgram) -> StepProgram:
             return make(node.op, args, node.data, node.type)
         return rebuild(node, args)
 
-    def wide(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def longer(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(a for a in axes if a.size > 1)
 
     new = step.rewrite(rule)
     return replace(
         new,
-        variables=tuple(replace(v, axes=wide(v.axes)) for v in new.variables),
-        slots=tuple(replace(s, axes=wide(s.axes)) for s in new.slots),
+        variables=tuple(replace(v, axes=longer(v.axes)) for v in new.variables),
+        slots=tuple(replace(s, axes=longer(s.axes)) for s in new.slots),
     )
 
 
