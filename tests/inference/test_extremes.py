@@ -111,21 +111,22 @@ def constant(params: jax.Array, _: jax.Array) -> jax.Array:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_densities_and_slopes_at_both_ends(name: str) -> None:
+def test_densities_and_gradients_at_both_ends(name: str) -> None:
     family, outputs, values, oracle = FAMILIES[name]
     model = nesymm.compile(
         f":- network(net, {outputs}). x(X)@t ~ {family}. observe(x@t).",
         networks={"net": nesymm.Function(constant, np.zeros(outputs))},
     )
     grid = np.array(list(product(RAW, repeat=outputs)))
+
+    def found(raw: jax.Array, x: jax.Array) -> jax.Array:
+        net = {"net": nesymm.Function(constant, raw)}
+        return model.with_networks(net).log_evidence({"x": x[None, None]})[0]
+
+    both = jax.jit(jax.vmap(jax.value_and_grad(found), in_axes=(0, None)))
     for x in values:
-
-        def found(raw: jax.Array, x: float = x) -> jax.Array:
-            net = {"net": nesymm.Function(constant, raw)}
-            return model.with_networks(net).log_evidence({"x": np.array([[x]])})[0]
-
-        both = jax.jit(jax.vmap(jax.value_and_grad(found)))
-        value, gradient = map(np.asarray, both(jnp.asarray(grid, jnp.float32)))
+        inputs = jnp.asarray(grid, jnp.float32), jnp.asarray(x, jnp.float32)
+        value, gradient = map(np.asarray, both(*inputs))
         assert value.dtype == np.float32
         columns = grid.T
         exact = oracle(x, *columns)
@@ -166,8 +167,7 @@ query(x@T).
     [ExactForward(), RaoBlackwellised(particles=50), Bootstrap(particles=50)],
     ids=["exact", "rao-blackwellised", "bootstrap"],
 )
-@pytest.mark.parametrize("logit", [-1e4, -120.0, 120.0, 1e4])
-def test_a_sure_network_in_every_engine(method: Method, logit: float) -> None:
+def test_a_sure_network_in_every_engine(method: Method) -> None:
     """Gradients are finite; where the finite part is summed out the evidence is exact."""
     model = nesymm.compile(
         ALARM, networks={"net": nesymm.Function(lambda p, x: p * x[None], np.ones(1))}
@@ -178,13 +178,14 @@ def test_a_sure_network_in_every_engine(method: Method, logit: float) -> None:
         net = {"net": nesymm.Function(lambda p, x: p * x[None], w)}
         return model.with_networks(net).log_evidence(data, method=method)[0]
 
-    value, gradient = jax.value_and_grad(found)(jnp.asarray([logit], jnp.float32))
-    sure = 0.7 * 0.3 if logit > 0 else 0.2 * 0.8
-    if isinstance(method, Bootstrap):
-        assert np.isfinite(float(value))
-    else:
-        assert float(value) == pytest.approx(np.log(sure), abs=1e-5)
-    assert abs(float(gradient[0])) < 1e-6
+    for logit in (-1e4, -120.0, 120.0, 1e4):
+        value, gradient = jax.value_and_grad(found)(jnp.asarray([logit], jnp.float32))
+        sure = 0.7 * 0.3 if logit > 0 else 0.2 * 0.8
+        if isinstance(method, Bootstrap):
+            assert np.isfinite(float(value)), logit
+        else:
+            assert float(value) == pytest.approx(np.log(sure), abs=1e-5), logit
+        assert abs(float(gradient[0])) < 1e-6, logit
 
 
 def test_the_example_of_the_learning_page_trains_through() -> None:
@@ -198,7 +199,7 @@ def test_the_example_of_the_learning_page_trains_through() -> None:
     assert losses[1] < losses[0] < 3 * np.log(2)
 
 
-def test_missing_values_of_a_bounded_density_have_finite_slopes() -> None:
+def test_missing_values_of_a_bounded_density_have_finite_gradients() -> None:
     """What stands in the place of missing data may lie at the end of the range."""
     model = nesymm.compile("x(X)@t ~ beta(t(2.0), t(3.0)). observe(x@t).")
     data = {"x": np.array([[0.3, np.nan]])}
