@@ -125,8 +125,9 @@ def test_densities_and_gradients_at_both_ends(name: str) -> None:
 
     both = jax.jit(jax.vmap(jax.value_and_grad(found), in_axes=(0, None)))
     for x in values:
-        inputs = jnp.asarray(grid, jnp.float32), jnp.asarray(x, jnp.float32)
-        value, gradient = map(np.asarray, both(*inputs))
+        kind = jnp.float32 if isinstance(x, float) else jnp.int32
+        found_there = both(jnp.asarray(grid, jnp.float32), jnp.asarray(x, kind))
+        value, gradient = map(np.asarray, found_there)
         assert value.dtype == np.float32
         columns = grid.T
         exact = oracle(x, *columns)
@@ -162,6 +163,10 @@ query(x@T).
 """
 
 
+def scaled(params: jax.Array, x: jax.Array) -> jax.Array:
+    return params * x[None]
+
+
 @pytest.mark.parametrize(
     "method",
     [ExactForward(), RaoBlackwellised(particles=50), Bootstrap(particles=50)],
@@ -169,13 +174,11 @@ query(x@T).
 )
 def test_a_sure_network_in_every_engine(method: Method) -> None:
     """Gradients are finite; where the finite part is summed out the evidence is exact."""
-    model = nesymm.compile(
-        ALARM, networks={"net": nesymm.Function(lambda p, x: p * x[None], np.ones(1))}
-    )
+    model = nesymm.compile(ALARM, networks={"net": nesymm.Function(scaled, np.ones(1))})
     data = {"u": np.ones((1, 2)), "o": np.array([[True, False]])}
 
     def found(w: jax.Array) -> jax.Array:
-        net = {"net": nesymm.Function(lambda p, x: p * x[None], w)}
+        net = {"net": nesymm.Function(scaled, w)}
         return model.with_networks(net).log_evidence(data, method=method)[0]
 
     for logit in (-1e4, -120.0, 120.0, 1e4):
