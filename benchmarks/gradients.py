@@ -1,6 +1,6 @@
 """How much the estimators of gradients vary: mean and standard deviation per parameter.
 
-Slopes of the probability of a query at the last step, in every parameter, on two programs
+Gradients of the probability of a query at the last step, in every parameter, on two programs
 whose evidence comes first. `python benchmarks/gradients.py [--particles 32]`
 """
 

@@ -62,6 +62,9 @@ def test_a_program_is_compiled_from_a_path(tmp_path: Path) -> None:
         nesymm.compile(3)  # type: ignore[arg-type]
     with pytest.raises(nesymm.NesymmError, match=r"missing\.nsl"):
         nesymm.compile(tmp_path / "missing.nsl")
+    path.write_text("both :- heads, heads. query(both).", encoding="utf-8")
+    extended = nesymm.compile("0.25::heads. query(heads).").extend(path)
+    assert extended.infer().probability("both") == pytest.approx(0.25)
 
 
 def test_other_values_of_parameters() -> None:
@@ -169,7 +172,7 @@ def test_a_file_needs_no_model(tmp_path: Path) -> None:
     x = np.ones(1, "float32")
     np.testing.assert_array_equal(loaded.networks["lamp"](x), model.networks["lamp"](x))
     assert loaded.networks["lamp"].scale == 0.5
-    with pytest.raises(nesymm.CheckpointError, match=r"there is no checkpoint .*none"):
+    with pytest.raises(nesymm.CheckpointError, match=r"there is no file .*none"):
         nesymm.load(tmp_path / "none.safetensors")
 
 
@@ -252,8 +255,22 @@ def test_results_are_tables_in_a_notebook() -> None:
     drawn = model.trajectories({"wet": days["wet"][:1]}, 2)
     assert {"rain", "pos"} <= {*drawn}
     shown = drawn._repr_html_()
-    assert re.search(r"<td>pos</td>(<td>[123]</td>){3}", shown), shown
+    assert "<th>step</th><th>sequence 0, trajectory 0</th><th>rain</th>" in shown
+    for step in range(3):
+        place, rain = drawn["pos"][0, 0, step], bool(drawn["rain"][0, 0, step])
+        assert f"<td>{step}</td><td>pos({place})</td><td>{rain}</td>" in shown
     plain = nesymm.compile("0.25::a. query(a).").infer()
     assert "<td>a</td><td>0.25</td>" in plain._repr_html_()
     fitted = nesymm.Fitted(model, [{"epoch": 0.0, "loss": 1.5}])
     assert "<th>loss</th></tr><tr><td>0</td><td>1.5</td>" in fitted._repr_html_()
+
+
+def test_trajectories_are_shown_in_the_words_of_the_program() -> None:
+    """Several values of one fluent stand in its atom, and names are not numbers."""
+    model = nesymm.compile(
+        "at(2, 3, north)@0. at(X, Y, D)@t :- at(X, Y, D)@(t-1). "
+        "wind(W)@t ~ categorical([1.0, 0.0], [weak, strong]). "
+        "query(at(X, Y, D)@t). query(wind(weak)@t)."
+    )
+    shown = model.trajectories(steps=2)._repr_html_()
+    assert "<tr><td>1</td><td>at(2,3,north)</td><td>weak</td></tr>" in shown

@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,17 @@ RUN_BY = {
 # Output belongs to the block before it; how to install is only checked for names that exist.
 NOT_RUN = {"text", "sh"}
 
+BARS, ROOMS = r"(?<!progress )(?<!error )bars?", r"rooms?"
 # Words of this project alone, and what the field says; `docs/glossary.md` has them all.
 PRIVATE = {
     r"slopes?": "gradient",
     r"half[- ]way": "midpoint",
-    r"(?<!progress )(?<!error )bars?": "threshold",
-    r"told|said": "input, observed, evidence; shown, listed",
+    BARS: "threshold",
+    r"told(?! apart)|said": "input, observed, evidence; shown, listed",
     r"hangs? together": "connected component, cluster",
     r"spoil(s|ed|t)?": "invalid",
     r"tilt(s|ed)?": "query weight",
-    r"rooms?": "capacity",
+    ROOMS: "capacity",
     r"settled?": "resolve, known",
     r"anyway": "(say what the code does)",
     r"goes on|go on|going on|went on": "continue, resume",
@@ -153,13 +154,13 @@ def test_pages_use_the_words_of_the_field(page: str) -> None:
     assert not found, "\n".join(sorted(found))
 
 
-def private_words(text: str) -> list[str]:
+def private_words(text: str, words: Iterable[str] = PRIVATE) -> list[str]:
     """Where a text has words of this project alone, and what to say instead."""
     return [
-        f"{match[0]!r} (say: {instead}) in: {' '.join(line.split())}"
-        for words, instead in PRIVATE.items()
+        f"{match[0]!r} (say: {PRIVATE[word]}) in: {' '.join(line.split())}"
+        for word in words
         for line in text.splitlines()
-        for match in [re.search(rf"\b({words})\b", line, re.IGNORECASE)]
+        for match in [re.search(rf"\b({word})\b", line, re.IGNORECASE)]
         if match
     ]
 
@@ -181,6 +182,18 @@ def test_help_uses_the_words_of_the_field() -> None:
     assert len(texts) > 100
     found = [word for text in texts for word in private_words(text)]
     assert not found, "\n".join(sorted({*found}))
+
+
+def test_the_code_uses_the_words_of_the_field() -> None:
+    """Of names, comments and messages; there are bars in drawings, and rooms in examples."""
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("benchmarks/*.py")]
+    assert len(files) > 200
+    found = {
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in files
+        for word in private_words(path.read_text(encoding="utf-8"), {*PRIVATE} - {BARS, ROOMS})
+    }
+    assert not found, "\n".join(sorted(found))
 
 
 def test_every_page_is_linked_from_the_readme() -> None:

@@ -275,13 +275,13 @@ def command_line() -> argparse.ArgumentParser:
 def summary(split: Split, data: Dataset, samples: list[Sample]) -> str:
     """The death rate beside the paper's, and how many sequences were thrown away."""
     deaths = float(data.dead.mean())
-    told = ""
+    compared = ""
     paper = PAPER_DEATHS.get((split.grid, split.frames, split.enemies))
     if paper is not None:
         apart = deviation(deaths, len(data), paper / 100)
-        told = f" (paper {paper:.1f} %, {apart:+.1f} standard errors)"
+        compared = f" (paper {paper:.1f} %, {apart:+.1f} standard errors)"
     again = sum(s.draws for s in samples) - len(samples)
-    return f"{split.name}: {100 * deaths:.1f} % dead{told}, {again} drawn again"
+    return f"{split.name}: {100 * deaths:.1f} % dead{compared}, {again} drawn again"
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -8,17 +8,17 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.minihack import plots, results
-from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.data import load
 from experiments.minihack.methods import SETTINGS, Setting
 from experiments.minihack.metrics import Scores, score
 from experiments.minihack.rules import Rules
+from experiments.minihack.thresholds import THRESHOLDS, death_rate, moved
 
 # Fewer of everything than in `run`.
 SHORT = Rules(epochs=10, particles=200, test_particles=400)
 SEED = 0
-BAR = "half"  # as `evaluate` has it
-TITLE = "Did the agent die? 1,000 games each, bars half way to the expected death rate"
+THRESHOLD = "half"  # as `evaluate` has it
+TITLE = "Did the agent die? 1,000 games each, threshold midway to the expected death rate"
 
 
 def show(out: Path) -> None:
@@ -37,7 +37,7 @@ def show(out: Path) -> None:
     for setting in SETTINGS:
         data = load(results.set_name(setting, "test"))
         answers, rate = trained.probabilities(data, SEED), death_rate(trained, setting)
-        found[setting] = score(moved(answers, rate, BARS[BAR]), data.dead)
+        found[setting] = score(moved(answers, rate, THRESHOLDS[THRESHOLD]), data.dead)
     console.print(table(found))
     record = {
         "scores": {results.set_name(s, "test"): f.to_json() for s, f in found.items()},
@@ -52,7 +52,7 @@ def table(found: dict[Setting, Scores]) -> Table:
     for head in ("balanced accuracy", "best in the paper", "F1", "best in the paper"):
         out.add_column(head, justify="right")
     for setting, scores in found.items():
-        papers = [told[setting] for told in results.PAPER.values() if setting in told]
+        papers = [p[setting] for p in results.PAPER.values() if setting in p]
         accuracy, f1 = (max(values) for values in zip(*papers, strict=True))
         cells = (
             f"{scores.balanced_accuracy:.1f} %",

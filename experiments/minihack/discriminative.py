@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 
 from experiments.minihack import harness, results
-from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.metrics import score
 from experiments.minihack.options import seeds
 from experiments.minihack.reading import read
+from experiments.minihack.thresholds import THRESHOLDS, death_rate, moved
 from nesymm import NesymmError
 
 PROGRAM_NAME = "python -m experiments.minihack.discriminative"
@@ -50,8 +50,8 @@ def command_line() -> argparse.ArgumentParser:
     evaluate.add_argument("--particles", type=int, default=3000)
     evaluate.add_argument("--seed", type=int, default=0)
     evaluate.add_argument(
-        "--bar",
-        choices=BARS,
+        "--threshold",
+        choices=THRESHOLDS,
         default="half",
         help="death is what is given more than 0.5 (posterior), more than the death rate that the "
         "program expects (even), or more than the mean of the two (half, the default)",
@@ -116,20 +116,20 @@ def evaluate(options: argparse.Namespace) -> int:
         probabilities = trained.probabilities(
             data, options.seed, lambda done: progress.update(task, completed=done)
         )
-        rate, way = 0.5, BARS[options.bar]
+        rate, way = 0.5, THRESHOLDS[options.threshold]
         if way:
-            progress.add_task("games of which nothing is told", total=None)
+            progress.add_task("games without evidence", total=None)
             rate = death_rate(trained, (data.grid, data.frames, data.enemies))
             probabilities = moved(probabilities, rate, way)
     found = score(probabilities, data.dead)
     if options.json:
-        told = {
+        summary = {
             "balanced_accuracy": found.balanced_accuracy,
             "f1": found.f1,
             "n": found.n,
             "probabilities": [round(float(p), 6) for p in probabilities],
         }
-        print(json.dumps(told))
+        print(json.dumps(summary))
     else:
         print(
             f"balanced accuracy {found.balanced_accuracy:.2f} %, F1 {found.f1:.3f} "

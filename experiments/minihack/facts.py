@@ -103,7 +103,7 @@ def share(part: np.ndarray) -> str:
     return f"{100 * mean:.2f} ± {100 * error:.2f} % of {len(part)}"
 
 
-def said(some: Steps, *words: str) -> np.ndarray:
+def mentions(some: Steps, *words: str) -> np.ndarray:
     found = [np.char.find(some.messages, word) >= 0 for word in words]
     return np.any(found, axis=0)
 
@@ -122,7 +122,7 @@ def clock(every: Steps) -> Iterator[tuple[str, str]]:
     yield "… an enemy in the way, and it went there all the same", share(went[every.attack])
     yield (
         "attacks on the enemy that hit (messages)",
-        share(said(every[every.attack & ~every.death], "You hit", "You stab")),
+        share(mentions(every[every.attack & ~every.death], "You hit", "You stab")),
     )
 
     yield "the action led into a wall", share(every.wall)
@@ -149,7 +149,7 @@ def alone(every: Steps) -> Iterator[tuple[str, str]]:
     yield "adjacent, on the imp's turn: the imp stayed", share(close.stayed)
     yield "… stayed: hit", share(close[close.stayed].hit)
     idle = close[close.stayed & ~close.hit]
-    yield "… stayed without a hit: the message is of a miss", share(said(idle, "misses"))
+    yield "… stayed without a hit: the message is of a miss", share(mentions(idle, "misses"))
     yield "… moved: hit", share(close[~close.stayed].hit)
     yield (
         "adjacent, on its turn, not attacked: the imp moved",
@@ -162,7 +162,7 @@ def alone(every: Steps) -> Iterator[tuple[str, str]]:
     struck = close[close.attack & ~close.death]
     yield (
         "adjacent, on its turn, struck: the imp moved",
-        share(~struck[said(struck, "You hit", "You stab")].stayed),
+        share(~struck[mentions(struck, "You hit", "You stab")].stayed),
     )
 
     for what, some in (
@@ -180,7 +180,7 @@ def alone(every: Steps) -> Iterator[tuple[str, str]]:
     healing = alive[alive.passed & (alive.turns_after == 14) & (alive.health < 12) & ~alive.hit]
     rose = healing.health_after > healing.health
     yield "turn 14, wounded, health did not drop: it rose", share(rose)
-    yield "… it did not rise: the message is of a hit", share(said(healing[~rose], "hits"))
+    yield "… it did not rise: the message is of a hit", share(mentions(healing[~rose], "hits"))
 
     far = every[~near & due & ~every.death]
     went = (far.enemy_after - far.enemy)[:, 0]
@@ -190,7 +190,9 @@ def alone(every: Steps) -> Iterator[tuple[str, str]]:
     stuck = far[length == 0]
     yield (
         "… did not move: it drank, read, zapped or put on something",
-        share(said(stuck, "drinks", "reads", "zaps", "puts on", "wields", "imp looks", "seems")),
+        share(
+            mentions(stuck, "drinks", "reads", "zaps", "puts on", "wields", "imp looks", "seems")
+        ),
     )
     moved, went = far[length == 1], went[length == 1]
     yield "… moved one cell: diagonally", share((np.abs(went) == 1).all(axis=1))

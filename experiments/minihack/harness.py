@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from experiments.minihack import results
-from experiments.minihack.bars import BARS, death_rate, moved
 from experiments.minihack.data import load
 from experiments.minihack.methods import Method, Program, Setting, Trained
 from experiments.minihack.metrics import score
+from experiments.minihack.thresholds import THRESHOLDS, death_rate, moved
 from nesymm import NesymmError
 
 WEIGHTS = Path(__file__).parent / "weights"
@@ -42,7 +42,7 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "deep-hmm": ("experiments.minihack.deep_hmm", "DeepHMM", {}),
 }
-# These know how often agents die before they see one, and are scored with other bars too.
+# These know how often agents die before they see one, and are scored with other thresholds too.
 PROGRAMS = ("nesymm", "deep-hmm")
 
 
@@ -148,7 +148,7 @@ def evaluate(
 ) -> dict[str, dict[str, Any]]:
     """The scores on every test set that the method can be used on, save the known ones.
 
-    Those of a program are also given for other bars, and with the deaths that it expected.
+    Those of a program are also given for other thresholds, and with the deaths that it expected.
     """
     import jax
 
@@ -170,16 +170,16 @@ def evaluate(
                 expected = {"expected": rates[setting]} if setting in rates else {}
                 found[version][name] = {**scores.to_json(), **expected, "device": device}
                 if job.progress:
-                    told = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
-                    print(f"{version}, seed {job.seed}, {name}: {told}", flush=True)
+                    text = f"{scores.balanced_accuracy:.2f} %, F1 {scores.f1:.3f}"
+                    print(f"{version}, seed {job.seed}, {name}: {text}", flush=True)
     return found
 
 
 def versions(method: str) -> dict[str, float]:
-    """The names a method's scores have, and how far the bar is moved."""
+    """The names a method's scores have, and how far the threshold is moved."""
     if method not in PROGRAMS:
         return {method: 0.0}
-    return {f"{method}-{name}" if way else method: way for name, way in BARS.items()}
+    return {f"{method}-{name}" if way else method: way for name, way in THRESHOLDS.items()}
 
 
 def known_scores(job: Job) -> set[str]:
@@ -219,9 +219,9 @@ def memory(kind: str | None = None) -> dict[str, float]:
     import jax
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told = {"peak_memory_mb": peak / 2**20 if sys.platform == "darwin" else peak / 2**10}
+    used = {"peak_memory_mb": peak / 2**20 if sys.platform == "darwin" else peak / 2**10}
     device = (jax.devices(kind)[0].memory_stats() or {}).get("peak_bytes_in_use")
-    return told if device is None else {**told, "device_memory_mb": device / 2**20}
+    return used if device is None else {**used, "device_memory_mb": device / 2**20}
 
 
 def run_all(jobs: Iterable[Job], tell: Callable[[str], None] = print) -> bool:

@@ -11,8 +11,8 @@ def seeds(text: str) -> tuple[int, ...]:
     numbers = (first, last) if dash else text.split(",")
     if all(number.isdecimal() for number in numbers):
         found = range(int(first), int(last) + 1) if dash else map(int, numbers)
-        if told := tuple(found):
-            return told
+        if listed := tuple(found):
+            return listed
     raise argparse.ArgumentTypeError(f"expected seeds as in 0-4 or 0,2,3, received {text}")
 
 

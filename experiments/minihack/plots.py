@@ -19,7 +19,7 @@ from nesymm import RaoBlackwellised
 # (row, column) by direction, in the order of `compass` in the program.
 COMPASS = np.array([(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)])
 
-# Told apart by people who see colours differently (Okabe and Ito).
+# Distinguishable by people who see colours differently (Okabe and Ito).
 COLOURS = {
     "nesymm": "#D55E00",
     "nesymm-exact": "#E69F00",
@@ -89,9 +89,9 @@ def _panel(ax: Any, metric: str, records: dict[str, Any], part: str) -> None:
     """One metric by setting: the methods side by side, each with its standard error."""
     offsets = iter(np.linspace(-0.3, 0.3, len(results.PAPER) + len(records)))
     column = list(results.IN_PAPER).index(metric)
-    for name, told in results.PAPER.items():
-        xs = [SETTINGS.index(setting) for setting in told] + next(offsets)
-        ys = [numbers[column] for numbers in told.values()]
+    for name, published in results.PAPER.items():
+        xs = [SETTINGS.index(setting) for setting in published] + next(offsets)
+        ys = [numbers[column] for numbers in published.values()]
         ax.plot(xs, ys, PAPER_MARKS[name], color=GREY, mfc="white", label=f"{name} (paper)")
     for name, record in records.items():
         found = {

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from experiments.minihack import data
-from experiments.minihack.bars import BARS
 from experiments.minihack.methods import SETTINGS, Setting
+from experiments.minihack.thresholds import THRESHOLDS
 from nesymm import NesymmError
 
 FOLDER = Path(__file__).parent / "results"
@@ -52,7 +52,10 @@ PAPER: dict[str, dict[Setting, tuple[float, float]]] = {
 IN_PAPER = {"balanced_accuracy": ("Balanced accuracy (%)", 2), "f1": ("F1", 3)}
 METRICS = {
     **IN_PAPER,
-    "own_bar": ("Balanced accuracy (%) where the mean of a method's probabilities is its bar", 2),
+    "own_threshold": (
+        "Balanced accuracy (%) with the mean of a method's probabilities as threshold",
+        2,
+    ),
     "ranking": ("Pairs in which one who dies is given more than one who survives (%)", 2),
 }
 TRAINING = "Training: the loss on the validation set, for each method its own"
@@ -95,13 +98,13 @@ def _read(path: Path) -> dict[str, Any]:
 def _rank(name: str) -> tuple[bool, str, int]:
     """Ours first; the versions of a method in their order."""
     method, version = version_of(name)
-    return not name.startswith("nesymm"), method, list(BARS).index(version)
+    return not name.startswith("nesymm"), method, list(THRESHOLDS).index(version)
 
 
 def version_of(name: str) -> tuple[str, str]:
-    """The method that a record is of, and its bar."""
-    method, _, bar = name.rpartition("-")
-    return (method, bar) if bar in BARS else (name, "posterior")
+    """The method that a record is of, and its threshold."""
+    method, _, threshold = name.rpartition("-")
+    return (method, threshold) if threshold in THRESHOLDS else (name, "posterior")
 
 
 def seeds(method: str, folder: Path = FOLDER) -> dict[int, dict[str, Any]]:
@@ -161,7 +164,7 @@ def tables(records: dict[str, dict[str, Any]]) -> str:
 
 
 def trained(records: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The records without those of other bars, which are of the same networks."""
+    """The records without those of other thresholds, which are of the same networks."""
     return {name: record for name, record in records.items() if version_of(name)[0] == name}
 
 
@@ -186,7 +189,7 @@ def _table(records: dict[str, dict[str, Any]], part: str, metric: str) -> list[s
     digits = METRICS[metric][1]
     column = list(METRICS).index(metric)
     papers = PAPER if metric in IN_PAPER and part not in BEYOND else {}
-    if metric not in IN_PAPER:  # these are about the order of answers, or have a bar of their own
+    if metric not in IN_PAPER:  # these are about the order of answers, or have their own threshold
         records = trained(records)
     heads = ["N", "T", "E", *(f"{m} (paper)" for m in papers), *records]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---:|" * len(heads)]

@@ -80,13 +80,13 @@ def arrays(data: Dataset, rows: slice | np.ndarray = slice(None)) -> dict[str, n
 
 
 def after_the_first(hits: np.ndarray) -> np.ndarray:
-    """Hits of which the first is not told: it says nothing, since it is always 0.
+    """Hits without the first, which says nothing, since it is always 0.
 
-    Games of which nothing is told then look the same, and need not be compiled anew.
+    Games without any evidence then look the same, and need not be compiled anew.
     """
-    told = hits.astype(float)
-    told[:, 0] = np.nan
-    return told
+    later = hits.astype(float)
+    later[:, 0] = np.nan
+    return later
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class TrainedRules:
     ) -> np.ndarray:
         """p(dead) per trajectory; 0.5 for one that the rules cannot explain.
 
-        `tell` is told how many have been answered so far.
+        `tell` is called with how many have been answered so far.
         """
         model, batch = self.on(data), self._batch(data)
         found = []

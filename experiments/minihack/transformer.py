@@ -281,8 +281,10 @@ class Transformer:
 
         @eqx.filter_jit
         def update(network: Decoder, state: Any, arrays: Arrays, dead: Any, key: Any) -> Any:
-            value, slopes = eqx.filter_value_and_grad(loss)(network, arrays, dead, key)  # type: ignore[no-untyped-call]
-            updates, state = tool.update(slopes, state, eqx.filter(network, eqx.is_inexact_array))
+            value, gradients = eqx.filter_value_and_grad(loss)(network, arrays, dead, key)  # type: ignore[no-untyped-call]
+            updates, state = tool.update(
+                gradients, state, eqx.filter(network, eqx.is_inexact_array)
+            )
             return eqx.apply_updates(network, updates), state, value
 
         arrays = (inputs(train, options), dead_by_frame(train))
@@ -298,13 +300,15 @@ class Transformer:
                 train_key, key = jax.random.split(train_key)
                 network, state, value = update(network, state, given, dead, key)
                 losses.append(value)
-            told = float(final_loss(network, *held_out, None))
-            history.append({"epoch": epoch, "loss": float(np.mean(losses)), "validation": told})
+            validated = float(final_loss(network, *held_out, None))
+            history.append(
+                {"epoch": epoch, "loss": float(np.mean(losses)), "validation": validated}
+            )
             if progress:
-                reached = f"loss {history[-1]['loss']:.4f}, validation {told:.4f}"
+                reached = f"loss {history[-1]['loss']:.4f}, validation {validated:.4f}"
                 print(f"{self.name}: epoch {epoch}, {reached}", flush=True)
-            if told < best_loss:
-                best, best_loss = network, told
+            if validated < best_loss:
+                best, best_loss = network, validated
         return TrainedTransformer(best, tuple(history))
 
     def load(self, path: str | Path) -> TrainedTransformer:

@@ -169,14 +169,14 @@ class Model:
         """
         return self._again(self.compiled.sources, {**self.constants, **constants})
 
-    def extend(self, text: str, name: str = "<extension>") -> Model:
-        """The same program with further clauses, observations and queries.
+    def extend(self, text: str | Path, name: str = "<extension>") -> Model:
+        """The same program with further clauses, observations and queries, a text or a file.
 
         Nothing is taken back, and networks and parameters stay.
         """
-        from nesymm.language.parser import parse
+        from nesymm.language.loading import parse_source
 
-        return self._again((*self.compiled.sources, parse(text, name)), self.constants)
+        return self._again((*self.compiled.sources, parse_source(text, name)), self.constants)
 
     def _again(self, sources: tuple[Program, ...], constants: Mapping[str, Any]) -> Model:
         new = compile(list(sources), constants=constants)
@@ -438,19 +438,10 @@ def compile(
     from nesymm.inference.static.probabilities import probabilities
     from nesymm.ir.passes.finish import refuse_open_queries
     from nesymm.language.check import check
-    from nesymm.language.loading import load
-    from nesymm.language.parser import parse
+    from nesymm.language.loading import parse_source
     from nesymm.language.terms import Program as Parsed
 
-    parsed: Program | list[Program]
-    if isinstance(source, Path):
-        parsed = load(source)
-    else:
-        parsed = parse(source, name) if isinstance(source, str) else source
-    if not isinstance(parsed, Parsed | list):
-        raise NesymmError(
-            f"source: expected a text or a pathlib.Path, received {type(source).__name__}"
-        )
+    parsed = source if isinstance(source, Parsed | list) else parse_source(source, name)
     sources = tuple(parsed) if isinstance(parsed, list) else (parsed,)
     checked = check(parsed, constants)
     step = ground(checked, probabilities)

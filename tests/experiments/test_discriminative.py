@@ -14,7 +14,6 @@ import pytest
 
 import nesymm
 from experiments.minihack import discriminative
-from experiments.minihack.bars import unseen
 from experiments.minihack.data import Dataset, load
 from experiments.minihack.metrics import score
 from experiments.minihack.plots import COMPASS
@@ -30,6 +29,7 @@ from experiments.minihack.rules import (
     arrays,
     compile_model,
 )
+from experiments.minihack.thresholds import unseen
 from nesymm.inference.methods import ExactForward, RaoBlackwellised
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -213,7 +213,7 @@ def test_exact_inference_is_used_in_training_and_afterwards() -> None:
 
 @pytest.mark.slow
 def test_exact_inference_is_trained_without_a_crash() -> None:
-    """Some versions of XLA die on its slopes (`nesymm/xla.py`)."""
+    """Some versions of XLA die on its gradients (`nesymm/xla.py`)."""
     data = games(8, frames=4, grid=4, enemies=1, seed=0)
     model = ExactRules().model(data, seed=0)
 
@@ -221,8 +221,8 @@ def test_exact_inference_is_trained_without_a_crash() -> None:
         told = model.with_parameters(parameters).log_evidence(arrays(data), method=ExactForward())
         return -jnp.sum(told)
 
-    slopes = jax.jit(jax.grad(loss))(dict(model.parameters))
-    assert slopes["strikes"] > 0  # nobody was hit
+    gradients = jax.jit(jax.grad(loss))(dict(model.parameters))
+    assert gradients["strikes"] > 0  # nobody was hit
 
 
 def test_far_away_the_policy_is_that_of_the_furthest() -> None:
@@ -253,8 +253,8 @@ def test_evaluate_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told["balanced_accuracy"] == pytest.approx(again.balanced_accuracy)
     assert told["f1"] == pytest.approx(again.f1)
     assert told["balanced_accuracy"] > 60
-    # Another bar: all odds are multiplied by the same, here by more than one, for few die.
-    assert discriminative.main([*command, "--bar", "posterior"]) == 0
+    # Another threshold: all odds are multiplied by the same, here by more than one, for few die.
+    assert discriminative.main([*command, "--threshold", "posterior"]) == 0
     plain = np.array(json.loads(capsys.readouterr().out)["probabilities"])
     inside = (plain > 0.01) & (plain < 0.99)
     before, after = plain[inside], np.array(told["probabilities"])[inside]

@@ -16,11 +16,11 @@ import pytest
 
 import nesymm
 from experiments.minihack import data, discriminative, harness, results
-from experiments.minihack.bars import moved
 from experiments.minihack.data import Dataset, load
 from experiments.minihack.methods import SETTINGS
 from experiments.minihack.metrics import balanced_accuracy, balanced_error, score
 from experiments.minihack.options import seeds
+from experiments.minihack.thresholds import moved
 
 PAGE = Path(data.__file__).with_name("README.md")
 
@@ -79,7 +79,7 @@ def test_a_class_that_does_not_occur_cannot_be_ranked_wrongly() -> None:
 
 
 def test_a_bar_comes_to_lie_at_a_half() -> None:
-    p = (np.arange(100) + 0.5) / 100  # none is on a bar
+    p = (np.arange(100) + 0.5) / 100  # none is on a threshold
     for rate in (0.1, 0.5, 0.96):
         assert moved(p, rate, 0.0) == pytest.approx(p)
         assert ((moved(p, rate, 1.0) > 0.5) == (p > rate)).all()
@@ -90,11 +90,11 @@ def test_a_bar_comes_to_lie_at_a_half() -> None:
         assert np.all(np.diff(moved(p, rate, 1.0)) > 0)
 
 
-def test_the_own_bar_is_the_mean_of_the_probabilities() -> None:
+def test_the_own_threshold_is_the_mean_of_the_probabilities() -> None:
     # The mean is 0.7: above it are one of three deaths and one of two survivors. At 0.5 all die.
     found = score(np.array([0.9, 0.8, 0.6, 0.55, 0.65]), np.array([1, 0, 0, 1, 1]))
     assert found.balanced_accuracy == 50
-    assert found.own_bar == pytest.approx(100 * (1 / 3 + 1 / 2) / 2)
+    assert found.own_threshold == pytest.approx(100 * (1 / 3 + 1 / 2) / 2)
 
 
 # ---------------------------------------------------------------- the harness
@@ -173,7 +173,7 @@ def test_the_table_of_losses_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("coin")
-def test_a_program_is_scored_with_three_bars(
+def test_a_program_is_scored_with_three_thresholds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(harness, "PROGRAMS", ("coin",))
@@ -358,8 +358,10 @@ def test_the_page_says_what_bars_of_their_own_do() -> None:
         name = results.set_name(setting, "test_large")
         for column in row.keys() - {"N", "T", "E"}:
             record = RECORDS[column.removesuffix(", own threshold")]
-            bar, ranking = (results.over_seeds(record, name, m) for m in ("own_bar", "ranking"))
-            found = f"{bar.mean():.2f} / {ranking.mean():.2f}" if len(bar) else "–"
+            own, ranking = (
+                results.over_seeds(record, name, m) for m in ("own_threshold", "ranking")
+            )
+            found = f"{own.mean():.2f} / {ranking.mean():.2f}" if len(own) else "–"
             assert row[column] == found
 
 
@@ -428,14 +430,19 @@ def test_half_way_the_rules_beat_our_baselines_too(
     assert (ours > theirs)[: 1 if behind else 2].all()
 
 
-# Where training was, three methods have the same balanced accuracy with their own bars.
+# Where training was, three methods have the same balanced accuracy with their own thresholds.
 @pytest.mark.parametrize("part", ["test", "test_large"])
 @pytest.mark.parametrize(
     ("setting", "metric"),
-    [(s, m) for s in SETTINGS for m in ("own_bar", "ranking") if (s, m) != (TRAINED_ON, "own_bar")],
+    [
+        (s, m)
+        for s in SETTINGS
+        for m in ("own_threshold", "ranking")
+        if (s, m) != (TRAINED_ON, "own_threshold")
+    ],
 )
 def test_the_rules_rank_best(setting: tuple[int, int, int], part: str, metric: str) -> None:
-    """Where the bar is not in the way, no other method is better."""
+    """Where the threshold is not in the way, no other method is better."""
     name = results.set_name(setting, part)
     found = {m: results.over_seeds(r, name, metric) for m, r in RECORDS.items()}
     others = [v.mean() for m, v in found.items() if len(v) and not m.startswith("nesymm")]

@@ -100,7 +100,7 @@ def test_the_engine_smooths_and_learns(page: dict[str, Any]) -> None:
     )
     many = {"umbrella": np.array([[1, 1, 1, 1, 0, 0, 1, 1]] * 100)}
     with jax.enable_x64(True):
-        (estimates, slopes), (evidence, slope) = (
+        (estimates, gradients), (evidence, gradient) = (
             (
                 np.exp(learner.log_evidence(many, method=x)),
                 jax.jacrev(lambda m: m.log_evidence(many, method=x))(learner),  # noqa: B023
@@ -108,9 +108,9 @@ def test_the_engine_smooths_and_learns(page: dict[str, Any]) -> None:
             for x in (page["SoftResampling"](particles=50), "exact")
         )
     # The gradient of the evidence, not of its logarithm, has no bias.
-    found = estimates * np.asarray(slopes.parameters["rain"])
+    found = estimates * np.asarray(gradients.parameters["rain"])
     error = found.std() / np.sqrt(len(found))
-    expected = evidence[0] * float(slope.parameters["rain"][0])
+    expected = evidence[0] * float(gradient.parameters["rain"][0])
     assert error < 0.1 * abs(expected)
     assert found.mean() == pytest.approx(expected, abs=4 * error)
 

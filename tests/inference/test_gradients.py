@@ -88,7 +88,7 @@ def evidence_slopes(
     keys: int,
     horizon: int | None = None,
 ) -> list[tuple[float, dict[str, np.ndarray]]]:
-    """Independent estimates of p(evidence) and its slopes, each an average over a batch."""
+    """Independent estimates of p(evidence) and its gradients, each an average over a batch."""
     many = repeated(data, batch)
     length = None if many else np.full(batch, (horizon or 0) + 1)
 
@@ -122,19 +122,19 @@ def unbiased(
     keys: int = 64,
     horizon: int | None = None,
 ) -> None:
-    value, slopes = jax.jit(jax.value_and_grad(truth))(numbers(model.parameters))
+    value, gradients = jax.jit(jax.value_and_grad(truth))(numbers(model.parameters))
     if currently_in_test_context():
         assume(value > 0)
     found = evidence_slopes(model, data, method, batch, keys, horizon)
     agree([v for v, _ in found], value, "evidence")
-    for name in slopes:
-        agree([s[name] for _, s in found], slopes[name], f"slope in {name}")
+    for name in gradients:
+        agree([s[name] for _, s in found], gradients[name], f"gradient in {name}")
 
 
 def tangents(
     function: Callable[[Parameters, Any], Any], parameters: Parameters, keys: int
 ) -> dict[str, np.ndarray]:
-    """The slope of every element of a batch of values, per parameter: [keys × batch]."""
+    """The gradient of every element of a batch of values, per parameter: [keys × batch]."""
     at = numbers(parameters)
 
     @jax.jit
@@ -169,28 +169,28 @@ def differences(function: Callable, parameters: dict[str, Any], width: float = 1
     leaves, tree = jax.tree.flatten(parameters)
     out = []
     for i, leaf in enumerate(leaves):
-        slopes = np.zeros(leaf.shape)
+        gradients = np.zeros(leaf.shape)
         for place in np.ndindex(*leaf.shape):
             ends = []
             for sign in (1, -1):
                 moved = leaf.at[place].add(sign * width)
                 ends.append(function(tree.unflatten([*leaves[:i], moved, *leaves[i + 1 :]])))
-            slopes[place] = (float(ends[0]) - float(ends[1])) / (2 * width)
-        out.append(slopes)
+            gradients[place] = (float(ends[0]) - float(ends[1])) / (2 * width)
+        out.append(gradients)
     return tree.unflatten(out)
 
 
 def like_differences(function: Callable, parameters: dict[str, Any]) -> None:
     run = jax.jit(jax.value_and_grad(function))
-    value, slopes = run(parameters)
+    value, gradients = run(parameters)
     if currently_in_test_context():
         assume(value > 0)
     expected = differences(lambda p: run(p)[0], parameters)
-    for path, slope in jax.tree.leaves_with_path(slopes):
+    for path, gradient in jax.tree.leaves_with_path(gradients):
         other = expected
         for step in path:
             other = other[step.key if hasattr(step, "key") else step.idx]
-        np.testing.assert_allclose(slope, other, rtol=1e-5, atol=1e-8, err_msg=str(path))
+        np.testing.assert_allclose(gradient, other, rtol=1e-5, atol=1e-8, err_msg=str(path))
 
 
 def check_exact(case: Case) -> None:
@@ -287,8 +287,8 @@ def test_exact_slopes_of_answers_are_finite_differences() -> None:
     model = nesymm.compile(WEATHER)
 
     def answer(p: Parameters) -> Any:
-        slopes = model.with_parameters(p).estimate(method=ExactForward(), steps=4)
-        return slopes.probability("rain@T")[0]
+        gradients = model.with_parameters(p).estimate(method=ExactForward(), steps=4)
+        return gradients.probability("rain@T")[0]
 
     like_differences(answer, numbers(model.parameters))
 
@@ -308,10 +308,10 @@ def test_slopes_in_networks_are_unbiased(below: float | str) -> None:
     truth = jax.jit(
         jax.grad(lambda x: jnp.exp(neural_evidence(model, x, one, method=ExactForward())[0]))
     )(tree)
-    for (path, slope), *others in zip(
+    for (path, gradient), *others in zip(
         jax.tree.leaves_with_path(truth), *(jax.tree.leaves(f) for f in found), strict=True
     ):
-        agree(others, slope, str(path))
+        agree(others, gradient, str(path))
 
 
 # ---------------------------------------------------------------- the surrogate: finite programs
@@ -760,10 +760,10 @@ def test_what_is_summed_inside_an_observation_has_exact_slopes(argument: str) ->
         return jnp.log(b + c) + jnp.log(a) + jnp.log(c) + jnp.log(a + b)
 
     logits = jnp.asarray([0.3, -0.8, 0.4])
-    value, slope = jax.jit(jax.value_and_grad(evidence))(logits)
+    value, gradient = jax.jit(jax.value_and_grad(evidence))(logits)
     truth, true_slope = jax.value_and_grad(closed_form)(logits)
     assert value == pytest.approx(truth)
-    np.testing.assert_allclose(slope, true_slope, atol=1e-9)
+    np.testing.assert_allclose(gradient, true_slope, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -786,8 +786,8 @@ def test_slopes_of_sequences_of_different_lengths_are_unbiased() -> None:
         truth = jax.jit(jax.grad(lambda p, n=i + 1: chain_on_grid(p, weights[:n])))(
             numbers(model.parameters)
         )
-        for name, slope in truth.items():
-            agree(list(found[name].reshape(-1, 3)[:, i]), slope, f"{name} after {i + 1} steps")
+        for name, gradient in truth.items():
+            agree(list(found[name].reshape(-1, 3)[:, i]), gradient, f"{name} after {i + 1} steps")
 
 
 def test_masses_of_whole_numbers_have_slopes() -> None:
@@ -823,7 +823,7 @@ def mild_evidence(p: Parameters) -> Any:
 
 
 def order_of_bias(method: Callable[[int], Method], keys: int, batch: int) -> None:
-    """The bias of the slope of log p(evidence) falls like one over the particles."""
+    """The bias of the gradient of log p(evidence) falls like one over the particles."""
     model = nesymm.compile(MILD)
     truth = jax.grad(lambda p: jnp.log(mild_evidence(p)))(numbers(model.parameters))["y"]
     data = repeated({"y": SEEN}, batch)
@@ -839,11 +839,11 @@ def order_of_bias(method: Callable[[int], Method], keys: int, batch: int) -> Non
     report = f"bias {bias}, standard error {error}"
     off, relative = np.abs(bias), np.asarray(error) / np.abs(bias)
     assert (relative < 1 / 4).all(), report
-    # The slope of the line through the logarithms, and its standard error.
+    # The gradient of the line through the logarithms, and its standard error.
     x = np.log(counts) - np.mean(np.log(counts))
-    slope = np.sum(x * np.log(off)) / np.sum(x**2)
+    gradient = np.sum(x * np.log(off)) / np.sum(x**2)
     uncertain = np.sqrt(np.sum((x * relative) ** 2)) / np.sum(x**2)
-    assert abs(slope + 1) < 4 * uncertain + 0.1, f"slope {slope} ± {uncertain}; {report}"
+    assert abs(gradient + 1) < 4 * uncertain + 0.1, f"gradient {gradient} ± {uncertain}; {report}"
 
 
 @pytest.mark.slow
@@ -892,19 +892,19 @@ PROGRAMS = {"weather": (WEATHER, "rain@T", "dry@T"), "walk": (WALK, "goal@T", "a
 def answer_slopes(
     name: str, method: Method, estimator: str, horizon: int, keys: int = 4, batch: int = 4000
 ) -> dict[str, np.ndarray]:
-    """Slopes of the probabilities of a query and its opposite: [estimates, 2]."""
+    """Gradients of the probabilities of a query and its opposite: [estimates, 2]."""
     text, *queries = PROGRAMS[name]
     model = nesymm.compile(text)
     length = np.full(batch, horizon + 1)
 
     def answer(p: Parameters, key: Any) -> Any:
-        slopes = model.with_parameters(p).estimate(
+        gradients = model.with_parameters(p).estimate(
             method=method,
             steps=length,
             key=key,
             estimator=estimator,
         )
-        return jnp.stack([slopes.probability(q) for q in queries], -1)
+        return jnp.stack([gradients.probability(q) for q in queries], -1)
 
     return tangents(answer, model.parameters, keys)
 
@@ -937,8 +937,8 @@ def test_estimators_are_unbiased_over_independent_draws(
         # It needs states that are independent draws from the mixture over all before.
         method = replace(method, resampling="multinomial", resample_below="always")
     found = answer_slopes(program, method, estimator, horizon)
-    for name, slopes in found.items():
-        agree(list(slopes), truth[name][0], f"{estimator} slope in {name}")
+    for name, gradients in found.items():
+        agree(list(gradients), truth[name][0], f"{estimator} gradient in {name}")
 
 
 # ---------------------------------------------------------------- which estimator varies less
@@ -954,17 +954,17 @@ def test_a_baseline_makes_slopes_vary_less(program: str) -> None:
     """
     plain = answer_slopes(program, independent(16), "score", 2, 1, 2000)
     better = answer_slopes(program, independent(16), "rloo", 2, 1, 2000)
-    for name, slopes in better.items():
-        np.testing.assert_allclose(slopes[:, 0], -slopes[:, 1], atol=1e-12)
+    for name, gradients in better.items():
+        np.testing.assert_allclose(gradients[:, 0], -gradients[:, 1], atol=1e-12)
         worst = plain[name].std(0).max()
-        assert slopes[:, 0].std() < worst or worst == 0, name
+        assert gradients[:, 0].std() < worst or worst == 0, name
 
 
 @pytest.mark.parametrize("program", ["weather", pytest.param("walk", marks=pytest.mark.slow)])
 def test_exact_slopes_do_not_vary(program: str) -> None:
     found = answer_slopes(program, ExactForward(), "surrogate", 2, 3, 2)
-    for slopes in found.values():
-        assert (np.ptp(slopes, axis=0) == 0).all()
+    for gradients in found.values():
+        assert (np.ptp(gradients, axis=0) == 0).all()
 
 
 def test_baselines_need_two_particles() -> None:

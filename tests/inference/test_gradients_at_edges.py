@@ -113,10 +113,12 @@ def test_exact_gradients_over_time(name: str) -> None:
         given = dict(zip(names, values, strict=True))
         if oracle(given) == 0:
             continue
-        value, slopes = found(at(model, names, values))
+        value, gradients = found(at(model, names, values))
         assert value == pytest.approx(math.log(oracle(given)), rel=1e-5)
         expected = gradient(oracle, given)
-        assert [slopes[p.name] for p in model.step.parameters] == pytest.approx(expected, rel=1e-4)
+        assert [gradients[p.name] for p in model.step.parameters] == pytest.approx(
+            expected, rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("method", ["rao-blackwellised", "bootstrap"])
@@ -127,11 +129,11 @@ def test_particles_do_not_guess(method: str) -> None:
     def found(parameters: dict[str, Any]) -> Any:
         return model.with_parameters(parameters).log_evidence(DATA, method=method).sum()
 
-    value, slopes = jax.value_and_grad(found)(
+    value, gradients = jax.value_and_grad(found)(
         {"rain": jnp.asarray(0.0), "rain.2": jnp.asarray(0.7)}
     )
-    assert np.isnan(slopes["rain"])
-    assert np.isfinite(slopes["rain.2"])
+    assert np.isnan(gradients["rain"])
+    assert np.isfinite(gradients["rain.2"])
     assert value == pytest.approx(math.log(chain({"rain": 0.0, "rain.2": 0.7})), abs=0.2)
 
 
@@ -164,9 +166,9 @@ def test_gradients_without_time(name: str, start: float, method: str) -> None:
         with_p = model.with_parameters({parameter: p})
         return jnp.exp(with_p.log_probability("b", method=method))
 
-    value, slope = jax.value_and_grad(found)(jnp.asarray(start))
+    value, found_gradient = jax.value_and_grad(found)(jnp.asarray(start))
     assert value == pytest.approx(oracle(start), rel=1e-5, abs=1e-15)
     expected = oracle(complex(start, 1e-30)).imag / 1e-30
-    assert slope == pytest.approx(expected, rel=1e-4, abs=1e-15)
+    assert found_gradient == pytest.approx(expected, rel=1e-4, abs=1e-15)
     # What is not differentiated is exact: the logarithm of 0 is that of nothing.
     assert float(found(start)) == pytest.approx(oracle(start), rel=1e-5, abs=0)

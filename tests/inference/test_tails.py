@@ -103,10 +103,10 @@ def test_intervals_and_their_gradients(name: str) -> None:
         assert parts == pytest.approx(of(None, b, *arrays), rel=1e-9, abs=1e-12)
         if family == "beta":
             continue  # JAX has no gradient of its distribution function
-        slopes = jax.grad(lambda *p, a=a, b=b: of(a, b, *p), tuple(range(len(params))))(
+        gradients = jax.grad(lambda *p, a=a, b=b: of(a, b, *p), tuple(range(len(params))))(
             *(jnp.asarray(p) for p in params)
         )
-        assert np.isfinite(slopes).all(), (low, high)
+        assert np.isfinite(gradients).all(), (low, high)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_thresholds_that_are_learnt() -> None:
     def evidence(b: Any) -> Any:
         return model.with_parameters({name: b}).log_evidence(data, method="exact").sum()
 
-    value, slope = jax.value_and_grad(evidence)(jnp.asarray(3.0))
+    value, gradient = jax.value_and_grad(evidence)(jnp.asarray(3.0))
     law = stats.norm(0, 2)
     assert value == pytest.approx(2 * law.logsf(3) + law.logcdf(3), rel=1e-5)
     hazard = law.pdf(3) / law.cdf(3) - 2 * law.pdf(3) / law.sf(3)
-    assert slope == pytest.approx(hazard, rel=1e-4)
+    assert gradient == pytest.approx(hazard, rel=1e-4)

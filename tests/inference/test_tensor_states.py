@@ -373,11 +373,11 @@ def test_vectors_that_are_only_seen_are_exact() -> None:
     )
 
 
-# ---------------------------------------------------------------- slopes
+# ---------------------------------------------------------------- gradients
 
 
 def test_slopes_in_the_weights_of_a_network(moved: Any) -> None:
-    """The slope of the evidence is right on average: draws are functions of the network."""
+    """The gradient of the evidence is right on average: draws are functions of the network."""
     seen, method = SEEN[0, :3], RaoBlackwellised(particles=100)
 
     def evidence(matrix: Any) -> Any:
@@ -405,11 +405,11 @@ def test_slopes_in_the_weights_of_a_network(moved: Any) -> None:
         return jax.grad(mean)(matrix)
 
     start = jnp.asarray(A, jnp.float32)
-    slopes = [np.asarray(estimate(start, jax.random.key(i))) for i in range(20)]
+    gradients = [np.asarray(estimate(start, jax.random.key(i))) for i in range(20)]
     truth = np.asarray(jax.jit(jax.grad(evidence))(start))
-    error = np.std(slopes, axis=0, ddof=1) / np.sqrt(len(slopes))
+    error = np.std(gradients, axis=0, ddof=1) / np.sqrt(len(gradients))
     assert (error < 0.1 * abs(truth).max()).all()
-    agree(slopes, truth)
+    agree(gradients, truth)
 
 
 # ---------------------------------------------------------------- streams

@@ -342,6 +342,15 @@ def test_an_empty_program(text: str) -> None:
     assert "= help: write at least one statement and end it with a full stop" in shown
 
 
+@pytest.mark.parametrize("path", ["weather.nsl", "examples/paper/weather.nsl", "./weather.pl"])
+def test_a_path_is_no_program(path: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        parse(path)
+    message, *_, cure = str(caught.value).splitlines()
+    assert message == f"error[E001]: expected the text of a program, found the path `{path}`"
+    assert cure == f'  = help: `nesymm.compile(Path("{path}"))` reads the file'
+
+
 def test_an_empty_term() -> None:
     with pytest.raises(ProgramError, match=r"E002\]: the text is empty: expected a term"):
         parse_term(" % nothing", "--const k")

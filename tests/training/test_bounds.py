@@ -1,4 +1,4 @@
-"""Bounds from guides: their values and slopes against closed forms of linear Gaussian models."""
+"""Bounds from guides: their values and gradients against closed forms of linear Gaussian models."""
 
 from __future__ import annotations
 
@@ -79,35 +79,35 @@ def bound(numbers: jax.Array) -> jax.Array:
 
 
 def estimates(analytic: bool, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values [draw] and slopes [draw, number] of the bound for one particle."""
+    """Values [draw] and gradients [draw, number] of the bound for one particle."""
     built = model()
     layout = prepare(built.step, {"y": PAIRS})
     filter_ = built._filter(RaoBlackwellised(particles=1))
 
     def one(numbers: jax.Array, key: jax.Array) -> jax.Array:
-        slopes = filter_.estimate_of(
+        gradients = filter_.estimate_of(
             layout, to_arrays(layout), {"code": numbers[0]}, networks(numbers), key, "surrogate",
             True, analytic,
         )  # fmt: skip
-        return slopes.log_evidence[0]
+        return gradients.log_evidence[0]
 
     keys = jax.random.split(jax.random.key(1), count)
     both = jax.jit(jax.vmap(jax.value_and_grad(one), (None, 0)))
-    values, slopes = both(jnp.asarray(NUMBERS, jnp.float32), keys)
-    return np.asarray(values, float), np.asarray(slopes, float)
+    values, gradients = both(jnp.asarray(NUMBERS, jnp.float32), keys)
+    return np.asarray(values, float), np.asarray(gradients, float)
 
 
 def test_sampled_and_analytic_bounds_have_the_same_means_and_the_formula_less_noise() -> None:
     numbers = jnp.asarray(NUMBERS, jnp.float32)
-    value, slope = float(bound(numbers)), np.asarray(jax.grad(bound)(numbers))
+    value, gradient = float(bound(numbers)), np.asarray(jax.grad(bound)(numbers))
     noise = {}
     for analytic in (False, True):
-        values, slopes = estimates(analytic, 4000)
-        noise[analytic] = slopes.var(axis=0)
+        values, gradients = estimates(analytic, 4000)
+        noise[analytic] = gradients.var(axis=0)
         assert abs(values.mean() - value) < 4 * values.std() / np.sqrt(len(values))
-        errors = slopes.std(axis=0) / np.sqrt(len(slopes))
-        np.testing.assert_array_less(abs(slopes.mean(axis=0) - slope), 4 * errors + 1e-5)
-    # The slope of the prior's mean is then known exactly.
+        errors = gradients.std(axis=0) / np.sqrt(len(gradients))
+        np.testing.assert_array_less(abs(gradients.mean(axis=0) - gradient), 4 * errors + 1e-5)
+    # The gradient of the prior's mean is then known exactly.
     assert noise[True][0] < 1e-9 < noise[False][0]
     assert noise[True].sum() < 0.8 * noise[False].sum()
 
@@ -135,7 +135,7 @@ def test_more_particles_give_a_tighter_bound() -> None:
 
 
 def ratios_to(value: jax.Array, built: nesymm.Model, name: str, method: Method) -> tuple:
-    """Estimates of the evidence, relative to its value, and their slopes, for many keys."""
+    """Estimates of the evidence, relative to its value, and their gradients, for many keys."""
 
     def one(number: jax.Array, key: jax.Array) -> jax.Array:
         found = built.with_parameters({name: number}).log_evidence(
@@ -152,7 +152,7 @@ def ratios_to(value: jax.Array, built: nesymm.Model, name: str, method: Method) 
     [pytest.param("", marks=pytest.mark.slow), "guide(c(C)) ~ normal(0.8, 0.9)."],
 )
 def test_a_guide_weighs_the_draws_of_static_variables_in_every_method(guide: str) -> None:
-    """log p(y) of a normal mean with a normal prior, whatever the guide; and its slope."""
+    """log p(y) of a normal mean with a normal prior, whatever the guide; and its gradient."""
     program = """
     low ~ bernoulli(0.4).
     c(C) ~ normal(t(0.5), 1) :- not low.
@@ -170,13 +170,13 @@ def test_a_guide_weighs_the_draws_of_static_variables_in_every_method(guide: str
     def exact(mean: jax.Array) -> jax.Array:
         return jnp.logaddexp(jnp.log(0.6) + density(mean), jnp.log(0.4) + density(-1.0))
 
-    value, slope = jax.value_and_grad(exact)(0.5)
+    value, gradient = jax.value_and_grad(exact)(0.5)
     built = nesymm.compile(program.format(guide=guide))
     (name,) = built.parameters
     for method in (ExactForward(draws=500), RaoBlackwellised(particles=500)):
-        ratios, slopes = ratios_to(value, built, name, method)
-        # The evidence itself is estimated without bias, and so is its slope.
-        for found, true in ((ratios, 1.0), (slopes, float(slope))):
+        ratios, gradients = ratios_to(value, built, name, method)
+        # The evidence itself is estimated without bias, and so is its gradient.
+        for found, true in ((ratios, 1.0), (gradients, float(gradient))):
             error = float(np.std(found)) / np.sqrt(len(found))
             assert abs(float(np.mean(found)) - true) < 4 * error
 

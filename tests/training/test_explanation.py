@@ -18,7 +18,7 @@ query(ever@t).
 """
 
 
-def test_each_cause_of_a_noisy_or_is_told_by_its_own_draw() -> None:
+def test_each_cause_of_a_noisy_or_is_listed_by_its_own_draw() -> None:
     model = nesymm.compile(CAUSES)
     result = model.generate(count=12, steps=4, method="exact")
     for trajectory in range(12):
@@ -51,16 +51,16 @@ query(close@t).
 """
 
 
-def test_derivations_are_told_with_their_values() -> None:
+def test_derivations_are_listed_with_their_values() -> None:
     model = nesymm.compile(MOVES)
     actions = np.array([["stop", "go", "stop", "go"]])
     result = model.generate({"action": actions}, count=3)
     for trajectory in range(3):
         firings = model.explain(result, 0, trajectory)
         heads = {f.head for f in firings}
-        told = {(f.head, f.because) for f in firings}
-        assert ("pos(1,1)@1", ("pos(1,0)@0", "action(go)@1")) in told
-        assert ("pos(2,1)@2", ("pos(2,1)@1", "not action(go)@2")) in told
+        listed = {(f.head, f.because) for f in firings}
+        assert ("pos(1,1)@1", ("pos(1,0)@0", "action(go)@1")) in listed
+        assert ("pos(2,1)@2", ("pos(2,1)@1", "not action(go)@2")) in listed
         for step in range(4):
             atoms = result.atoms(0, trajectory, step)
             assert {a for a in atoms if a.startswith("pos(")} <= heads
@@ -68,17 +68,17 @@ def test_derivations_are_told_with_their_values() -> None:
             for enemy, hit in enumerate(hits, start=1):
                 assert (f"hit({enemy})@{step}" in heads) == bool(hit)
             assert (f"hurt@{step}" in heads) == any(hits)
-        # A rule that needs its arguments from a caller is told for those that it was called with.
+        # A rule that needs its arguments from a caller is listed for those that it was called with.
         near = {h for h in heads if h.startswith("near")}
         assert near == {h.replace("close", "near(3,2)") for h in heads if h.startswith("close")}
-        assert ("near(3,2)@3", ("pos(1,2)@3", "abs(3 - 2) < 2")) in told
+        assert ("near(3,2)@3", ("pos(1,2)@3", "abs(3 - 2) < 2")) in listed
         assert "close@3" in heads and "close@0" not in heads
         (shift,) = [f for f in firings if f.head.startswith("shift")]
         assert shift.step == 0 and shift.clause == "shift(S) ~ normal(0, 1)" and shift.line == 10
         assert "close@3 because near(3,2)@3  [line 12]" in [str(f) for f in firings]
 
 
-def test_lists_are_told_with_the_items_that_were_there() -> None:
+def test_lists_are_listed_with_the_items_that_were_there() -> None:
     model = nesymm.compile("""
         0.5::ill(X)@t :- between(1, 3, X).
         many(N)@t :- findall(X, ill(X)@t, L), length(L, N).
@@ -86,14 +86,14 @@ def test_lists_are_told_with_the_items_that_were_there() -> None:
     """)
     found = model.generate(count=5, steps=3)
     for trajectory in range(5):
-        told = {f.head: f.because[0] for f in found.explain(0, trajectory)}
+        listed = {f.head: f.because[0] for f in found.explain(0, trajectory)}
         for step in range(3):
             there = [x + 1 for x in np.flatnonzero(found["ill"][0, trajectory, step])]
             items = ", ".join(map(str, there))
-            assert told[f"many({len(there)})@{step}"] == f"findall(X, ill(X)@{step}, [{items}])"
+            assert listed[f"many({len(there)})@{step}"] == f"findall(X, ill(X)@{step}, [{items}])"
 
 
-def test_a_rule_is_told_where_the_values_that_it_is_called_with_exist() -> None:
+def test_a_rule_is_listed_where_the_values_that_it_is_called_with_exist() -> None:
     """The place of somebody who is not there has no meaning, and nothing follows from it."""
     model = nesymm.compile("""
         far(X)@t :- goal(Z)@t, abs(X - Z) > 2.
@@ -113,7 +113,7 @@ def test_a_rule_is_told_where_the_values_that_it_is_called_with_exist() -> None:
             assert lost == (f"far(1)@{step}" in heads) and f"far(2)@{step}" not in heads
 
 
-def test_recursion_within_a_step_is_told() -> None:
+def test_recursion_within_a_step_is_listed() -> None:
     model = nesymm.compile("""
         0.5::edge(X, Y)@t :- between(1, 3, X), between(1, 3, Y), X \\= Y.
         reach(1)@t.
@@ -123,9 +123,9 @@ def test_recursion_within_a_step_is_told() -> None:
     """)
     found = model.generate(count=5, steps=3, method="exact")
     for trajectory in range(5):
-        told = found.explain(0, trajectory)
+        listed = found.explain(0, trajectory)
         for step in range(3):
-            heads = {f.head for f in told if f.step == step}
+            heads = {f.head for f in listed if f.step == step}
             edges = [
                 (x, y) for x in (1, 2, 3) for y in (1, 2, 3) if f"edge({x},{y})@{step}" in heads
             ]
@@ -134,7 +134,7 @@ def test_recursion_within_a_step_is_told() -> None:
                 reached |= {y for x, y in edges if x in reached}
             asked = bool(found["reach(3)@t"][0, trajectory, step])
             assert (f"reach(3)@{step}" in heads) == (3 in reached) == asked
-            because = {f.because for f in told if f.head == f"reach(3)@{step}"}
+            because = {f.because for f in listed if f.head == f"reach(3)@{step}"}
             steps = {
                 (f"reach({x})@{step}", f"edge({x},3)@{step}") for x in reached if (x, 3) in edges
             }
@@ -144,9 +144,9 @@ def test_recursion_within_a_step_is_told() -> None:
 def test_an_extension_is_named() -> None:
     model = nesymm.compile(CAUSES).extend("c@t :- a@t, b@t.\nobserve(c@1, true).", "more.nsl")
     found = model.generate(steps=2, method="exact")
-    told = [str(f) for f in found.explain()]
-    assert "c@1 because a@1, b@1  [line 1 of more.nsl]" in told
-    assert "a@1  [line 2]" in told
+    listed = [str(f) for f in found.explain()]
+    assert "c@1 because a@1, b@1  [line 1 of more.nsl]" in listed
+    assert "a@1  [line 2]" in listed
 
 
 def test_posterior_draws_are_explained_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,3 +94,38 @@ def test_a_function_with_parameters_may_stand_anywhere(particles: int) -> None:
             strict=True,
         ):  # fmt: skip
             assert np.isfinite(a).all() and not np.equal(a, b).any()
+
+
+FRUIT = """
+:- input(fruit(F)@t, [apple, pear, quince]).
+:- network(ripe, 1).
+ripe@t ~ bernoulli(ripe(F, 2)) :- fruit(F)@t.
+query(ripe@t).
+"""
+
+
+def test_names_are_encoded_one_hot() -> None:
+    """With no hidden layer the output is a weight of the name, one of the number, and the bias."""
+    net = nesymm.MLP(4, 1, depth=0, key=0, scale=0.5, one_hot=[3, 0])
+    model = nesymm.compile(FRUIT, networks={"ripe": net})
+    layer = net.layers.layers[0]
+    weights, bias = np.asarray(layer.weight, float)[0], float(layer.bias[0])
+    logits = weights[:3] + weights[3] * 2 * 0.5 + bias
+    expected = 1 / (1 + np.exp(-logits))
+    found = model.filter({"fruit": [["pear", "quince", "apple"]]}).filtered["ripe@t"][0]
+    np.testing.assert_allclose(found, expected[[1, 2, 0]], rtol=1e-6)
+
+
+def test_names_stay_encoded_in_a_file(tmp_path: Path) -> None:
+    net = nesymm.MLP(4, 1, width=3, depth=1, key=0, one_hot=[3, 0])
+    model = nesymm.compile(FRUIT, networks={"ripe": net})
+    nesymm.save(model, tmp_path / "model.safetensors")
+    loaded = nesymm.load(tmp_path / "model.safetensors").networks["ripe"]
+    np.testing.assert_array_equal(loaded(2, 2.0), net(2, 2.0))
+
+
+def test_one_hot_has_an_entry_for_each_argument() -> None:
+    net = nesymm.MLP(3, 1, key=0, one_hot=[3])
+    model = nesymm.compile(FRUIT, networks={"ripe": net})
+    with pytest.raises(nesymm.NesymmError, match="one_hot has 1 entries, and there are 2 argum"):
+        model.filter({"fruit": [["pear"]]})

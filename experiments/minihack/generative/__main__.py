@@ -33,13 +33,13 @@ def command_line() -> argparse.ArgumentParser:
         added.add_argument("--folder", type=Path, default=harness.FOLDER, help="for all files")
         return added
 
-    run = command("run", "train all seeds together, then score them; goes on where it stopped")
+    run = command("run", "train all seeds together, then score them; resumes where it stopped")
     run.add_argument("--methods", nargs="+", choices=harness.METHODS, default=[*harness.METHODS])
     run.add_argument("--seeds", type=seeds, default=seeds("0-4"), metavar="0-4")
     run.add_argument("--steps", type=positive, help="instead of the method's own number")
     run.add_argument("--batch", type=positive, default=16)
     run.add_argument(
-        "--minutes", type=float, default=float("inf"), help="then stop, to go on later"
+        "--minutes", type=float, default=float("inf"), help="then stop, to be resumed later"
     )
     run.add_argument("--test", type=positive, help="score that many test sequences only")
 
@@ -75,11 +75,11 @@ def main(arguments: list[str] | None = None) -> int:
         "horizon": harness.horizon,
     }
     try:
-        told = commands[options.command](options)
+        summary = commands[options.command](options)
     except NesymmError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(told))
+    print(json.dumps(summary))
     return 0
 
 

@@ -63,8 +63,8 @@ def train_classifier(
     @eqx.filter_jit
     def update(reader: Reader, state: Any, key: Any) -> Any:
         rows = jax.random.randint(key, (batch,), 0, len(cells))
-        slopes = eqx.filter_grad(loss)(reader, render(cells[rows], tiles, jnp), truth[rows])
-        updates, state = optimizer.update(slopes, state)
+        gradients = eqx.filter_grad(loss)(reader, render(cells[rows], tiles, jnp), truth[rows])
+        updates, state = optimizer.update(gradients, state)
         return eqx.apply_updates(reader, updates), state
 
     state = optimizer.init(eqx.filter(reader, eqx.is_inexact_array))

@@ -67,7 +67,7 @@ def constrained(
         "visit": (Constraint(visit=goal), None),
         "never_twice": (Constraint(never_twice=True), None),
     }
-    told = []
+    summary = []
     for name, (constraint, actions) in cases.items():
         model = constraint.added_to(method.with_networks(networks))
         given: dict[str, Any] = method.given(first)
@@ -79,5 +79,5 @@ def constrained(
         path = positions(found)[0]
         strip(found["image"][:, 0], titles_of(taken), out / f"{name}.png", [name])
         kept = obeys(path, taken, grid, constraint)
-        told.append({"constraint": name, "obeys": kept, "path": path.tolist()})
-    return told
+        summary.append({"constraint": name, "obeys": kept, "path": path.tolist()})
+    return summary

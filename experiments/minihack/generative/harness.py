@@ -106,10 +106,10 @@ def record_of(
     for k in range(0, len(data), size):
         parts.append(_part_of(method, networks, data.take(slice(k, k + size)), judge, seed + k))
     counts = [part["n"] for part in parts]
-    told: dict[str, float | int] = {
+    summary: dict[str, float | int] = {
         name: float(np.average([part[name] for part in parts], weights=counts)) for name in parts[0]
     }
-    return {**told, "n": sum(counts)}
+    return {**summary, "n": sum(counts)}
 
 
 def _part_of(
@@ -124,8 +124,8 @@ def _part_of(
         places["symbolic_accuracy"] = accuracies(positions(found), data.agent)[0]
     else:
         drawn = method.reconstruct(networks, truth[:, 0], data.actions, seed=seed)
-    told = score(drawn, truth, judge(drawn), data.agent).to_json()
-    return {**told, **places, "classifier_accuracy": accuracies(judge(truth), data.agent)[0]}
+    summary = score(drawn, truth, judge(drawn), data.agent).to_json()
+    return {**summary, **places, "classifier_accuracy": accuracies(judge(truth), data.agent)[0]}
 
 
 # ---------------------------------------------------------------- commands
@@ -136,7 +136,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     data, test = load(f"N{scene.grid}train"), load(f"N{scene.grid}test")
     if options.test is not None:
         test = test.first(options.test)
-    told: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for name in options.methods:
         method, plan = make(name, scene), plan_of(name, options)
         stem = file_name(name, scene)
@@ -144,7 +144,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         progress = train(method, data, plan, checkpoint, options.minutes, tell)
         used = memory()
         if progress.step < plan.steps:
-            told[name] = {"steps": progress.step, "of": plan.steps}
+            summary[name] = {"steps": progress.step, "of": plan.steps}
             continue
         judge = classifier_of(scene, options.folder)
         scores: dict[str, Any] = {}
@@ -168,9 +168,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             scores[str(seed)] = record_of(method, networks, test, judge, 1000 * seed)
             tell(f"{name}, seed {seed}: {scores[str(seed)]}")
             path.write_text(json.dumps(record, indent=1) + "\n")
-        told[name] = scores
+        summary[name] = scores
         (path.parent / "tables.md").write_text(tables(read_all(path.parent)))
-    return told
+    return summary
 
 
 def trained(name: str, scene: Scene, folder: Path, seed: int) -> tuple[Method, Any]:
@@ -208,8 +208,8 @@ def figures(options: argparse.Namespace) -> dict[str, Any]:
     path = drawing.compare(ready, first, options.out)
     method, networks = ready["nesymm"]
     assert isinstance(method, ProgramMethod)
-    told = drawing.constrained(method, networks, test, options.out)
-    found = {"actions": str(path), "constraints": told}
+    summary = drawing.constrained(method, networks, test, options.out)
+    found = {"actions": str(path), "constraints": summary}
     return keep(options.out / "figures.json", options, found)
 
 
@@ -218,14 +218,14 @@ def keep(path: Path, options: argparse.Namespace, found: dict[str, Any]) -> dict
     words = [f"--{name} {getattr(options, name)}" for name in ("grid", "seed", "test", "longest")
              if getattr(options, name, None) is not None]  # fmt: skip
     words += ["--small"] if getattr(options, "small", False) else []
-    told = {
+    summary = {
         "command": " ".join(["python -m experiments.minihack.generative", options.command, *words]),
         "device": jax.devices()[0].device_kind,
         **found,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=1) + "\n")
-    return told
+    path.write_text(json.dumps(summary, indent=1) + "\n")
+    return summary
 
 
 def obedience(options: argparse.Namespace) -> dict[str, Any]:

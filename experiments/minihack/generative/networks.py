@@ -1,6 +1,6 @@
 """The networks. All look at a picture cell by cell: a room of NetHack is made of square tiles.
 
-None is told which cell is which: that is learned.
+None knows in advance which cell is which: that is learned.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def watch(scene: Scene) -> int:
 def news(picture: Any, usual: jax.Array, scene: Scene) -> jax.Array:
     """What of a picture [3, size, size] is different from `usual`, the mean of the first pictures.
 
-    No closer than `watch` says: a step of learning would change what is said of a cell by as many
-    times more.
+    No closer than `watch` says: a step of learning would change the description of a cell by as
+    many times more.
     """
     different = CONTRAST * (jnp.asarray(picture, usual.dtype) - jax.lax.stop_gradient(usual))
     size, blur = scene.side * watch(scene), scene.pixels // watch(scene)
@@ -181,7 +181,7 @@ class Decoder(eqx.Module):
     far the cell is from row `r` and column `c`, counted from a corner of the picture. How it
     looks, and how far from the corner row 1 and column 1 are, is learned.
 
-    What the code says is told twice: of all cells at once, which makes a room of walls soon, and
+    The code enters twice: of all cells at once, which makes a room of walls soon, and
     of each cell by where it is, which can put one thing anywhere: the stairs.
     """
 

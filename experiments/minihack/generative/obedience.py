@@ -54,7 +54,7 @@ def check(
 ) -> list[dict[str, Any]]:
     """For each case: of how many trajectories how many obey, and how many frames show the agent
     where the program has it, in per cent."""
-    told = []
+    summary = []
     for case in cases(method.scene.grid):
         model = case.constraint.added_to(method.with_networks(networks))
         some = allowed(data, case.constraint)
@@ -73,7 +73,7 @@ def check(
                 for path, actions in zip(paths, taken, strict=True)
             ]
             shown += [accuracies(judge(found["image"][:, 0]), paths)[0]] * len(paths)
-        told.append(
+        summary.append(
             {
                 "constraint": case.name,
                 "n": len(kept),
@@ -81,5 +81,5 @@ def check(
                 "drawn_accuracy": float(np.mean(shown)),
             }
         )
-        tell(str(told[-1]))
-    return told
+        tell(str(summary[-1]))
+    return summary

@@ -119,7 +119,7 @@ class ProgramMethod:
         return self.with_networks(networks).generate(data, method=EXACT, key=seed)
 
     def given(self, first: np.ndarray) -> dict[str, np.ndarray]:
-        """What the program must be told: first pictures [n, 3, size, size], and the noise."""
+        """What the program must be given: first pictures [n, 3, size, size], and the noise."""
         return {"first": first, "noise": np.full(len(first), float(self.noise(1.0)))}
 
     def reconstruct(

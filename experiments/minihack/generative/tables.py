@@ -57,8 +57,8 @@ def _cells(method: str, record: dict[str, Any]) -> list[str]:
     for metric in METRICS:
         values = np.array([r[metric] for r in runs if metric in r])
         mean, error = mean_and_error(values) if len(values) else (np.nan, np.nan)
-        told = f"{mean:.2f}" + (f" ± {error:.2f}" if np.isfinite(error) else "")
-        cells.append(told if np.isfinite(mean) else "–")
+        text = f"{mean:.2f}" + (f" ± {error:.2f}" if np.isfinite(error) else "")
+        cells.append(text if np.isfinite(mean) else "–")
     memory = record.get("device_memory_mb")
     cells += [f"{record['train_seconds_all_seeds']:.0f}", str(record["steps"])]
     return [*cells, "–" if memory is None else f"{memory:.0f}", record["device"]]

@@ -1,6 +1,6 @@
 """Training: all seeds side by side, many steps a call, pictures rendered on the device.
 
-A run leaves one file that it can go on from, so it may be spread over several sittings. The batches
+A run leaves one file from which it resumes, so it may be spread over several sittings. The batches
 of a step depend on the seed and the number of the step alone: a run that was stopped ends as one
 that was not.
 """
@@ -118,7 +118,7 @@ def train(
     minutes: float = float("inf"),
     tell: Callable[[str], None] = print,
 ) -> Run:
-    """Trains until all steps are done or the minutes are over; goes on from `checkpoint`."""
+    """Trains until all steps are done or the minutes are over; resumes from `checkpoint`."""
     pixels = method.scene.pixels
     usual = usual_picture(data, pixels)
     optimizer = optimizer_of(plan)
@@ -127,7 +127,7 @@ def train(
     about["plan"] = json.loads(json.dumps(asdict(plan)))
     if checkpoint is not None and checkpoint.exists():
         run = resume(checkpoint, run, about)
-        tell(f"{method.name}: goes on from step {run.step} of {plan.steps}")
+        tell(f"{method.name}: resumes from step {run.step} of {plan.steps}")
     tiles = jnp.asarray(shrink(data.tiles, pixels))
     cells, actions = jnp.asarray(data.cells), jnp.asarray(data.actions)
 
@@ -137,10 +137,10 @@ def train(
         rows = jax.random.randint(key, (plan.batch,), 0, len(data))
         images = render(cells[rows], tiles, jnp)
         progress = jnp.minimum(1.0, number / plan.cooling)
-        loss, slopes = eqx.filter_value_and_grad(method.loss)(
+        loss, gradients = eqx.filter_value_and_grad(method.loss)(
             networks, images, actions[rows], jax.random.fold_in(key, 1), progress
         )
-        updates, state = optimizer.update(slopes, state)
+        updates, state = optimizer.update(gradients, state)
         return (eqx.apply_updates(networks, updates), state), loss
 
     def steps(networks: Any, state: Any, seed: Any, numbers: Any) -> Any:
@@ -167,8 +167,8 @@ def train(
         run.seconds += time.perf_counter() - begun
         if checkpoint is not None:
             save(checkpoint, run, about)
-        told = " ".join(f"{x:.5f}" for x in mean)
-        tell(f"{method.name}, step {run.step} of {plan.steps}, {run.seconds:.0f} s: {told}")
+        shown = " ".join(f"{x:.5f}" for x in mean)
+        tell(f"{method.name}, step {run.step} of {plan.steps}, {run.seconds:.0f} s: {shown}")
     return run
 
 
@@ -220,7 +220,7 @@ def load_networks(path: Path, method: Method) -> Any:
     blank = np.zeros(method.scene.shape, np.float32)
     fresh = in_32_bits(method.init(jax.random.key(0), blank))
     trees, about = read(path, {"networks": fresh})
-    told = (about.get("method"), about.get("scene"))
-    if told != (method.name, asdict(method.scene)):
-        raise NesymmError(f"{path} holds {told}, not {method.name} for {method.scene}")
+    belongs = (about.get("method"), about.get("scene"))
+    if belongs != (method.name, asdict(method.scene)):
+        raise NesymmError(f"{path} is of {belongs}, not {method.name} for {method.scene}")
     return trees["networks"]

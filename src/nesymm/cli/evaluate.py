@@ -1,4 +1,4 @@
-"""`nesymm evaluate`: log-evidence, answers, and how well they tell labels."""
+"""`nesymm evaluate`: log-evidence, answers, and how well they predict labels."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def train(
     \b
     [program]             file, extensions
     [program.constants]   values of constants of the program
-    [networks.NAME]       kind = "mlp" (inputs, width, depth, scale),
+    [networks.NAME]       kind = "mlp" (inputs, width, depth, scale, one_hot),
                           "conv-encoder" (shape, channels),
                           "conv-decoder" (inputs, channels)
                           or "module:object", a function of a key

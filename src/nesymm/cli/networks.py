@@ -30,6 +30,7 @@ def read_specification(table: Table) -> dict[str, Any]:
             settings["width"] = table.take("width", whole(1), 64)
             settings["depth"] = table.take("depth", whole(0), 2)
             settings["scale"] = table.number("scale", 1.0)
+            settings["one_hot"] = table.integers("one_hot", whole_numbers(least=0), ())
         case "conv-encoder":
             settings["shape"] = table.integers("shape", whole_numbers(3))
             settings["channels"] = table.integers("channels", whole_numbers(), (16, 32))

@@ -1,4 +1,4 @@
-"""How well probabilities tell labels: the usual scores of a yes-or-no question."""
+"""How well probabilities predict labels: the usual scores of a yes-or-no question."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Scores:
 def score(probabilities: np.ndarray, labels: np.ndarray) -> Scores:
     """Compare probabilities with zeros and ones; NaN on either side is left out.
 
-    Yes is said from 0.5 on. Balanced accuracy is the mean of the shares of right answers among
-    true and among false labels; log loss the mean of -log p(label).
+    A probability from 0.5 on counts as yes. Balanced accuracy is the mean of the shares of right
+    answers among true and among false labels; log loss the mean of -log p(label).
     """
     known = ~np.isnan(probabilities) & ~np.isnan(labels)
     p, true = probabilities[known], labels[known] > 0.5
-    said = p >= 0.5
-    right = said == true
-    hits = int(np.sum(said & true))
-    found_or_missed = int(np.sum(said)) + int(np.sum(true))
+    positive = p >= 0.5
+    right = positive == true
+    hits = int(np.sum(positive & true))
+    found_or_missed = int(np.sum(positive)) + int(np.sum(true))
     with np.errstate(divide="ignore"):
         surprise = -np.log(np.where(true, p, 1 - p))
     return Scores(

@@ -30,15 +30,15 @@ NUMBER = Rule("a number", is_number)
 POSITIVE = Rule("a number above 0", lambda v: is_number(v) and v > 0)
 
 
-def whole_numbers(length: int | None = None) -> Rule:
-    """A list of numbers from 1, of any length but 0 or of this one."""
+def whole_numbers(length: int | None = None, least: int = 1) -> Rule:
+    """A list of numbers from `least`, of any length but 0 or of this one."""
 
     def fits(value: Any) -> bool:
         if not isinstance(value, list) or len(value) != (length or max(len(value), 1)):
             return False
-        return all(map(whole(1).fits, value))
+        return all(map(whole(least).fits, value))
 
-    return Rule(f"a list of{f' {length}' if length else ''} whole numbers from 1", fits)
+    return Rule(f"a list of{f' {length}' if length else ''} whole numbers from {least}", fits)
 
 
 class ConfigError(NesymmError):

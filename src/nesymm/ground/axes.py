@@ -1,8 +1,8 @@
 """Axes while grounding: which places of the program they come from, and when they are split.
 
 In programs with time a variable over many values runs along an axis, and what is derived for it is
-derived once. What cannot be said of all values at once (a list that is spelt out, a cycle) splits
-the axis: the round starts again with the values told one by one where the axis came from.
+derived once. What cannot be computed for all values at once (a list that is spelt out, a cycle)
+splits the axis: the round starts again with the values listed one by one where the axis came from.
 """
 
 from __future__ import annotations

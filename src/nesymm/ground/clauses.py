@@ -32,7 +32,7 @@ class Origin:
 class Resolvent:
     """One way to prove a predicate: head arguments, literals, frame size.
 
-    Explanations tell those that have an `origin`.
+    Explanations list those that have an `origin`.
     """
 
     pred: Pred

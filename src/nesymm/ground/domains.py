@@ -18,7 +18,7 @@ def declared_domains(program: CheckedProgram) -> Domains:
 
 
 def input_types(program: CheckedProgram, declared: Domains) -> dict[Pred, tuple[Type, ...]]:
-    """The types of the columns of each input: real numbers where nothing else is said."""
+    """The types of the columns of each input: real numbers where nothing else is declared."""
     return {
         pred: tuple(
             declared.get((pred, i)) or (Real() if domain is None else domain_type(domain))

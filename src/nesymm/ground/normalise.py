@@ -105,15 +105,15 @@ class _Compiler:
             case Draw():
                 self._draw(clause)
 
-    def _origin(self, option: int | None, told: bool = True) -> Origin | None:
-        """Facts and rules without time are background, and nothing is told without time."""
-        return Origin(self.number, option) if told and self.program.temporal else None
+    def _origin(self, option: int | None, explained: bool = True) -> Origin | None:
+        """Facts and rules without time are background, and nothing is explained without time."""
+        return Origin(self.number, option) if explained and self.program.temporal else None
 
     def _rule(self, head: Atom, body: Body, span: Span | None) -> None:
         frame = _Frame(head.time, span or head.span)
         args = frame.terms(head.args)
         lits = self._guarded(head.time, body, frame, names(head.args))
-        origin = self._origin(0, told=frame.timed)
+        origin = self._origin(0, explained=frame.timed)
         self._add(head.pred, args, lits, frame, evaluate=True, origin=origin)
 
     def _choice(self, clause: Choice) -> None:

@@ -54,7 +54,8 @@ def _use(derivation: Derivation, holds: Expr) -> ClauseUse:
 class _Called:
     """When tables are called with values that are only known at run time.
 
-    Where nobody calls them these values have no meaning, and what follows from them is not told.
+    Where nobody calls them these values have no meaning, and nothing that follows from them is
+    explained.
     """
 
     def __init__(self, tables: list[Table]):

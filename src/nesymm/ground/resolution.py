@@ -6,7 +6,7 @@ are completed together, exchanging answers as they come, and the conditions of a
 are read as a least fixpoint. Everything is iterative: a recursion ten thousand calls
 deep is only a long list here.
 
-What an earlier step, an input or an observation says, a `Reader` tells the engine.
+A `Reader` answers what an earlier step, an input or an observation holds.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from nesymm.ir.terms import V, atom_text
 from nesymm.ir.types import Type
 from nesymm.language.program import At, Pred
 
-# What is said of clauses that need arguments from a caller where there is none.
+# The message about clauses that need arguments from a caller where there is none.
 _NEED_A_CALLER = {"E301", "E302", "E303", "E309"}
 
 

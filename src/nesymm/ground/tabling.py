@@ -151,6 +151,6 @@ def coincide(axes: Axes, given: frozenset[Axis], other: Answer, answer: Answer) 
     shared = given | {x.data for x, y in pairs if x is y and isinstance(x, Expr) and x.op == "axis"}
     apart = axes_of([term for x, y in pairs if x is not y for term in (x, y)]) - shared
     if apart:
-        # Elements of an axis beside what is not along it: to be told one by one.
+        # Elements of an axis beside what is not along it: to be listed one by one.
         axes.split(apart, answer.span)
     return and_(other.condition, *conditions)

@@ -32,7 +32,7 @@ class Answers(dict[str, np.ndarray]):
         for name, zeros in self.impossible.items():
             self.setdefault(name, zeros)
 
-    def tell(self, question: Question, about: Grounding, probabilities: np.ndarray) -> None:
+    def add(self, question: Question, about: Grounding, probabilities: np.ndarray) -> None:
         name = about.name
         self.atoms[name] = about.predicate, about.terms, question.query.when
         if question.axes and not np.nansum(probabilities) > 0:

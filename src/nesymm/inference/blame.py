@@ -36,7 +36,7 @@ def network_to_blame(networks: Networks, fails: Callable[[Networks], bool]) -> s
 
 
 def unexplained(engine: Engine) -> str:
-    """What is said of evidence that has no weight."""
+    """The message about evidence that has no weight."""
     if engine.exact:
         return "the evidence is impossible"
     return (

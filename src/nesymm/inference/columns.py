@@ -102,7 +102,7 @@ def code(
 
     `lead` are the sizes of the axes before those of the observation: none, batch, or batch and
     time. With `last`, the last step of each sequence, the results are time-major. `bits` are those
-    of the numbers, as many as JAX has if it is not said.
+    of the numbers, as many as JAX has if it is not given.
     """
     bits = bits or jax.dtypes.canonicalize_dtype(np.float64).itemsize * 8
     shape = (*lead, *(a.size for a in want.axes))
@@ -145,7 +145,7 @@ def _fit(
     shape: tuple[int, ...],
     lead: int,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The array in its expected shape; what is entirely missing may be said by one None."""
+    """The array in its expected shape; what is entirely missing may be one None."""
     depth, columns = len(shape), len(want.types)
     tail = (columns,) if columns > 1 else ()
     tensor = want.tensor

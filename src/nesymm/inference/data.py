@@ -345,7 +345,7 @@ _BYTES_OF_RESULTS = 64
 
 
 def _memory() -> int:
-    """The bytes of this machine, where it tells."""
+    """The bytes of this machine, where it reports them."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -143,7 +143,7 @@ def _warn_of_few(where: str, smallest: float, particles: int, others: str) -> No
 
 
 def warn_of_ancestors(found: Diagnostics, what: str) -> None:
-    """Warn where what is said of early steps rests on few particles."""
+    """Warn where results about early steps rest on few particles."""
     low = too_few(found.ancestors, found.particles)
     if not low.any():
         warn_of_filtering(found)

@@ -117,7 +117,7 @@ def _sum_where(
 
 
 def _masked(mask: Named, factor: Named) -> Named:
-    """A factor where it is told, and nothing elsewhere."""
+    """A factor where it is observed, and nothing elsewhere."""
     logs = only(mask, factor)
     if not isinstance(factor, Factor):
         return logs
@@ -129,7 +129,7 @@ def _masked(mask: Named, factor: Named) -> Named:
 def _factors(low: Tables, plan: Plan, observation: ObservationDecl) -> list[Named]:
     mask = seen(low.world.moment, observation)
 
-    def told_only(factor: Named) -> Named:
+    def where_observed(factor: Named) -> Named:
         return factor if mask is None else _masked(mask, factor)
 
     if observation.axes and (plan.grounded or plan.split & reads(observation.expressions())):
@@ -137,9 +137,9 @@ def _factors(low: Tables, plan: Plan, observation: ObservationDecl) -> list[Name
         out = []
         for position, key in enumerate(places(observation.axes)):
             for factor in _single(low, plan, observation, key):
-                out.append(_at_position(told_only(factor), observation.axes, position))
+                out.append(_at_position(where_observed(factor), observation.axes, position))
         return out
-    return [told_only(f) for f in _single(low, plan, observation, None)]
+    return [where_observed(f) for f in _single(low, plan, observation, None)]
 
 
 def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:

@@ -80,7 +80,7 @@ class Firing:
 
 
 class Explainer:
-    """Tells which clauses fired along what was drawn, given some data."""
+    """Finds which clauses fired along what was drawn, given some data."""
 
     def __init__(self, model: Model, drawn: Draws, given: Mapping[str, Any]):
         self.model = model

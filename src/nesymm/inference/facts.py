@@ -186,10 +186,10 @@ def _joined(names: Mapping[str, Wanted], name: str, values: Sequence[Any]) -> Ta
     want = example(names, name)
     own = [python_facts(name, facts or (), number) for number, facts in enumerate(values)]
     width = max((len(rows[0]) for rows in own if rows), default=0)
-    # That something holds need not be said.
-    said = (True,) if isinstance(want.types[0], Bool) else ()
+    # That something holds need not be written.
+    implied = (True,) if isinstance(want.types[0], Bool) else ()
     rows = [
-        (number, *r, *(said if len(r) == width - 1 else ()))
+        (number, *r, *(implied if len(r) == width - 1 else ()))
         for number, rows in enumerate(own)
         for r in rows
     ]

@@ -89,7 +89,7 @@ def _refusal(network: Network, what: str, cure: str, *notes: str) -> NesymmError
 
 
 def gave_nan(step: StepProgram, name: str) -> tuple[str, str]:
-    """What is said of a network that gave NaN for some examples, and the details."""
+    """The message about a network that gave NaN for some examples, and the details."""
     network = next((n for n in step.networks if n.name == name), Network(name))
     message, _, details = str(_refusal(network, "gave NaN", _NAN)).partition("\n")
     return message, details

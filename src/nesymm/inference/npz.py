@@ -55,7 +55,7 @@ def _array(path: Path, archive: ZipFile, entry: str) -> np.ndarray:
             raise refuse("it holds Python objects; save numbers, truth values or texts")
         if math.prod(shape) * dtype.itemsize > size:
             # A header may claim anything; what it claims is allocated before it is read.
-            raise refuse(f"its shape is said to be {shape}, and it holds only {size:,} bytes")
+            raise refuse(f"it declares the shape {shape} and holds only {size:,} bytes")
         with archive.open(entry) as file:
             found = np.lib.format.read_array(file, allow_pickle=False)
     except _BROKEN as error:

@@ -1,4 +1,4 @@
-"""What options may be: said once, for functions, configurations and files."""
+"""What options may be, in one place for functions, configurations and files."""
 
 from __future__ import annotations
 

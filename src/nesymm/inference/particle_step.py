@@ -138,7 +138,7 @@ class ParticleStep:
     def _move(
         self, key: Any, found: _Weighed, ancestors: Named | None, after: Any
     ) -> tuple[State, dict[str, Named], Any]:
-        """Draw the finite part for the particles that go on: the next state, the values of the
+        """Draw the finite part for the particles that survive: the next state, the values of the
         variables, and the flags that are raised."""
         settings, plan, state = self.settings, self.plan, self.state
         draws = found.problem.draw(key, ancestors, settings)

@@ -14,10 +14,10 @@ from nesymm.inference.particle_step import ParticleStep
 from nesymm.inference.plan import (
     Plan,
     make_plan,
+    observed_where,
     reads,
     tested_parameters,
     tested_variables,
-    told_where,
 )
 from nesymm.inference.proposals import find_proposals
 from nesymm.inference.questions import questions
@@ -77,7 +77,7 @@ def _beliefs(both: Phases) -> frozenset[str]:
     """Small finite static variables that the state does not depend on."""
     used = reads(e for p in both for s in p.slots for e in s.expressions())
     used |= reads(f.condition for p in both for f in p.flags)
-    used |= reads(e for p in both for e in told_where(p, both.kept))
+    used |= reads(e for p in both for e in observed_where(p, both.kept))
     chosen: list[str] = []
     total = 1
     for name in both.kept:

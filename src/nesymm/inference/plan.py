@@ -129,11 +129,11 @@ def _unread(
 ) -> frozenset[str]:
     """Solved variables that neither the next state nor another variable depends on."""
     read = reads(replace(step, observations=(), queries=()).roots())
-    read |= reads(told_where(step, kept))
+    read |= reads(observed_where(step, kept))
     return frozenset(v.name for v in solved if v.name not in read and v.name not in kept)
 
 
-def told_where(step: StepProgram, kept: Iterable[str]) -> Iterator[Expr]:
+def observed_where(step: StepProgram, kept: Iterable[str]) -> Iterator[Expr]:
     """Where an observation gives an infinite variable that is drawn another value: what depends
     on the variable depends on that."""
     emitted = emitted_variables(step, kept)
@@ -199,7 +199,7 @@ def emitted_variables(step: StepProgram, kept: Iterable[str] = ()) -> frozenset[
     rest += replace(step, observations=()).roots()
     elsewhere = reads(rest) | set(kept)
     # An infinite variable is observed once at a time (`check_observations`), a finite one may be
-    # told twice.
+    # observed twice.
     return frozenset(
         v.name
         for v in step.variables

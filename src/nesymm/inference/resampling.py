@@ -28,7 +28,7 @@ def _from_sorted(weights: Any, points: Any) -> Any:
 def _in_runs(weights: Any, ends: Any) -> Any:
     """Ancestors in runs, by where the run of each particle ends.
 
-    Each run goes on until the next one begins. A particle of weight zero begins none, so that
+    Each run lasts until the next one begins. A particle of weight zero begins none, so that
     rounded sums do not revive it.
     """
     batch, n = weights.shape

@@ -203,14 +203,14 @@ def collect(
             for one in question.groundings():
                 at: tuple[Any, ...] = (slice(None), slice(None), *one.position)
                 row = array[at].T
-                filtered.tell(question, one, np.where(asked, row, np.nan))
+                filtered.add(question, one, np.where(asked, row, np.nan))
         else:
             # Answered at the end, when all evidence is in.
             at_end = array[-1] if len(array) == 1 else array[last, batch]
             after_end = _after_end(query.when, last)
             for one in question.groundings():
                 here: tuple[Any, ...] = (slice(None), *one.position)
-                final.tell(question, one, np.where(after_end, np.nan, at_end[here]))
+                final.add(question, one, np.where(after_end, np.nan, at_end[here]))
     return filtered, final
 
 

@@ -172,8 +172,8 @@ def state_after(
         drawn = {d: apply(xp, xp.where, over, i, drawn.get(d, i)) for d, i in fresh.items()}
     known = {d: state.known[repr(d)] for d in engine.fields() if repr(d) in state.known}
     shape = lanes.shape(LANES)
-    wide = {d: xp.broadcast_to(expand(xp, i, LANES), shape) for d, i in (drawn | known).items()}
-    return {d: Named(array.astype(np.int32), LANES) for d, array in wide.items()}
+    spread = {d: xp.broadcast_to(expand(xp, i, LANES), shape) for d, i in (drawn | known).items()}
+    return {d: Named(array.astype(np.int32), LANES) for d, array in spread.items()}
 
 
 def values_of(

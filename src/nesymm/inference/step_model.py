@@ -256,7 +256,7 @@ class StepModel:
         )
 
     def query_weights(self, low: Tables) -> list[Named]:
-        """Bonuses for queries: nothing, whose gradient tells how likely the query is."""
+        """Bonuses for queries: nothing, whose gradient is how likely the query is."""
         out = []
         given = low.world.moment.query_weights
         for question in self.questions:

@@ -202,7 +202,7 @@ class Stream:
                 array = np.full(array.shape, np.nan)
             for one in question.groundings():
                 at: Any = (slice(None), *one.position)
-                probabilities.tell(question, one, array[at])
+                probabilities.add(question, one, array[at])
         # What is impossible now may be possible at another step.
         probabilities.list_all()
         return probabilities

@@ -54,10 +54,17 @@ class Trajectories:
         return f"Trajectories({batch} sequences, {count} of each, {steps} steps)"
 
     def _repr_html_(self) -> str:
-        """The first trajectory, step by step, as far as it consists of single values."""
-        one = {n: v[0, 0] for n, v in self.values.items() if v.ndim == len(self.drawn.shape)}
-        head = ["", *map(str, range(self.drawn.shape[2]))]
-        return table(head, ((name, *map(_shown, row)) for name, row in one.items()))
+        """The first trajectory, step by step: what holds, and what else was drawn."""
+        types = {v.name: v.type for v in self.model.step.variables}
+        places = len(self.drawn.shape)
+        drawn = {n: v[0, 0] for n, v in self.values.items() if n in types and v.ndim == places}
+        for slot in self._fluents:
+            drawn.pop(slot.name, None)
+        rows = (
+            (str(step), atoms, *(word(decode(types[n], v[step])) for n, v in drawn.items()))
+            for step, atoms in self._rows(0, 0)
+        )
+        return table(("step", "sequence 0, trajectory 0", *drawn), rows)
 
     @property
     def count(self) -> int:
@@ -227,11 +234,13 @@ class Trajectories:
     def table(self, sequence: int = 0, trajectory: int = 0) -> str:
         """A trajectory as text: one line per step."""
         self._check(sequence, trajectory, 0)
-        lines = []
+        rows = self._rows(sequence, trajectory)
+        return "\n".join(f"{step:4d}  {atoms}" for step, atoms in rows)
+
+    def _rows(self, sequence: int, trajectory: int) -> Iterator[tuple[int, str]]:
         for step in range(int(self.lengths[sequence])):
             atoms = (a.rsplit("@", 1)[0] for a in self.atoms(sequence, trajectory, step))
-            lines.append(f"{step:4d}  {', '.join(atoms) or '-'}")
-        return "\n".join(lines)
+            yield step, ", ".join(atoms) or "-"
 
     def explain(self, sequence: int = 0, trajectory: int = 0) -> list[Firing]:
         """The clauses that fired along a trajectory, step by step, and why."""
@@ -298,7 +307,3 @@ def _atom(name: str, key: tuple, found: list, positions: Mapping[str, frozenset[
         due = len(out) in positions.get(base, frozenset()) or not keys
         out.append(values.pop(0) if values and due else keys.pop(0))
     return f"{base}({','.join(out)})" if out else base
-
-
-def _shown(value: Any) -> Any:
-    return value if isinstance(value, int | float | np.number) else str(value)

@@ -121,22 +121,22 @@ def _checked(declared: Mapping[str, Parameter], name: str, value: Any) -> np.nda
     shape = tuple(a.size for a in parameter.axes)
     words, fits = _RANGES[parameter.constraint]
     expected = f"numbers of shape {shape}" if shape else "a number"
-    told = f"parameter {name}: expected {expected}"
+    needed = f"parameter {name}: expected {expected}"
     traced = isinstance(value, jax.core.Tracer)
     try:
         array = value if traced else np.asarray(value)
     except ValueError:
-        raise NesymmError(f"{told}, received lists of different lengths") from None
+        raise NesymmError(f"{needed}, received lists of different lengths") from None
     if not any(jax.numpy.issubdtype(array.dtype, kind) for kind in (np.floating, np.integer)):
-        raise NesymmError(f"{told}, received {value!r:.80}")
+        raise NesymmError(f"{needed}, received {value!r:.80}")
     if array.shape != shape:
-        raise NesymmError(f"{told}, received shape {array.shape}")
+        raise NesymmError(f"{needed}, received shape {array.shape}")
     if traced:
         return None
     array = array.astype(float)
     if not np.all(fits(array)):
         wrong = array[~fits(array)].flat[0]
-        raise NesymmError(located(f"{told} {words}, received {wrong:g}", parameter.span))
+        raise NesymmError(located(f"{needed} {words}, received {wrong:g}", parameter.span))
     return array
 
 

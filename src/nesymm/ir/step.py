@@ -407,7 +407,7 @@ class StepProgram(Part):
 
 
 def active(when: Time | None, time: Any, last: Any) -> Any:
-    """Whether something said of a time is said of this step; `time` and `last` may be arrays."""
+    """Whether a time stands for this step; `time` and `last` may be arrays."""
     first, end = steps_of(when)
     if isinstance(when, AtLast):
         return time == last

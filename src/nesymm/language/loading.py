@@ -14,8 +14,8 @@ from io import StringIO
 from math import isfinite
 from pathlib import Path
 
-from nesymm.errors import Diagnostic, ProgramError, Source, Span, fail
-from nesymm.language.parser import MAX_DIGITS, clean, read, read_text
+from nesymm.errors import Diagnostic, NesymmError, ProgramError, Source, Span, fail
+from nesymm.language.parser import MAX_DIGITS, clean, parse, read, read_text
 from nesymm.language.printer import pprint
 from nesymm.language.terms import Num, Program, Str, Struct, Term, children, quoted, subterms
 
@@ -37,6 +37,17 @@ def load(path: str | Path) -> Program:
     if loader.mistakes:
         raise ProgramError(*loader.mistakes)
     return program
+
+
+def parse_source(source: str | Path, name: str = "<program>") -> Program:
+    """Read a program text, or the file at a path."""
+    if isinstance(source, Path):
+        return load(source)
+    if isinstance(source, str):
+        return parse(source, name)
+    raise NesymmError(
+        f"source: expected a text or a pathlib.Path, received {type(source).__name__}"
+    )
 
 
 class _Loader:

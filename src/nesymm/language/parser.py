@@ -39,12 +39,20 @@ MAX_ERRORS = 20
 MAX_DIGITS = 4300  # Python refuses to read and to show longer whole numbers.
 MAX_BITS = 14_000
 
+_PATH = re.compile(r"\S+\.(?:nsl|pl)")
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def parse(text: str, name: str = "<program>") -> Program:
     """Reads a program; `name` is shown in messages."""
     source = _source(text, name)
+    if _PATH.fullmatch(text):
+        fail(
+            "E001",
+            f"expected the text of a program, found the path `{text}`",
+            Span(source, 0, len(source.text)),
+            f'`nesymm.compile(Path("{text}"))` reads the file',
+        )
     statements = _run(source, "program")
     if not statements:
         fail(

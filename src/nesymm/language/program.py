@@ -84,7 +84,7 @@ Time = Now | At | During | AtLast
 
 def steps_of(when: Time | None) -> tuple[int, int | None]:
     """The first step that a time can stand for, and the last; None where that depends on how many
-    steps there are. What has no time is said of step 0."""
+    steps there are. What has no time belongs to step 0."""
     match when:
         case At(index):
             return index, index

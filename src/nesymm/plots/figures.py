@@ -14,7 +14,7 @@ from nesymm.errors import NesymmError
 
 FORMATS = (".png", ".pdf", ".svg")
 
-# Told apart by people who see colours differently (Okabe and Ito).
+# Distinguishable by people who see colours differently (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F4F24", "#000000")
 GREY = "#666666"
 

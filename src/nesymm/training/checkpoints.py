@@ -65,7 +65,7 @@ def read(path: Path, of_run: bool = False) -> tuple[dict[str, np.ndarray], dict[
             about = json.loads((file.metadata() or {}).get("nesymm", "null"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise CheckpointError(f"there is no checkpoint {path}") from None
+        raise CheckpointError(f"there is no file {path}") from None
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise CheckpointError(f"{path} is not a whole checkpoint: {error}") from None
     except RecursionError:
@@ -155,8 +155,8 @@ def _check_arrays(
         if name in arrays and arrays[name].shape != np.shape(leaf)
     ]
     if problems:
-        told = "".join(f"\n  {p}" for p in problems)
-        raise CheckpointError(f"{where} does not fit; the networks or the program differ:{told}")
+        listed = "".join(f"\n  {p}" for p in problems)
+        raise CheckpointError(f"{where} does not fit; the networks or the program differ:{listed}")
 
 
 # ---------------------------------------------------------------- models
@@ -191,10 +191,10 @@ def check_fits(about: dict[str, Any], model: Model, where: str) -> None:
     if was != is_now:
         names = sorted(n for n in {**was, **is_now} if was.get(n) != is_now.get(n))
         default = "what the program says"
-        told = ", ".join(
+        listed = ", ".join(
             f"{n} was {was.get(n, default)}, is {is_now.get(n, default)}" for n in names
         )
-        raise CheckpointError(f"{where} was trained with other constants: {told}")
+        raise CheckpointError(f"{where} was trained with other constants: {listed}")
 
 
 class Checkpoints:

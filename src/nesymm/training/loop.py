@@ -91,7 +91,7 @@ class Loop:
         return loop
 
     def _resume(self) -> None:
-        """Go on from the last checkpoints; where the process was stopped while it wrote them,
+        """Resume from the last checkpoints; where the process was stopped while it wrote them,
         from those of the last step that all runs have."""
         fresh, until = self.states, None
         while True:
@@ -138,7 +138,7 @@ class Loop:
         return [self._result(i) for i in range(len(self.seeds))]
 
     def _epoch(self, going: list[int], numbers: Numbers, bar: Progress) -> Numbers:
-        """One epoch. A run that has come to its end stays as it was; the others go on without."""
+        """One epoch. A run that has come to its end stays as it was; the others continue."""
         plan, every = self.trainer.plan, self.options.every
         epoch, first = self.states[going[0]].place
         orders = [order_of(seed, epoch, plan.training.size) for seed in self.seeds]

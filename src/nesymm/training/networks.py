@@ -52,6 +52,8 @@ class MLP(eqx.Module):
         depth: Hidden layers.
         key: A key of JAX, or the seed of one.
         scale: What the inputs are multiplied by.
+        one_hot: For each argument, how many names it may take, or 0 if it is no name. A name
+            becomes that many numbers, all 0 but the one at its position; `inputs` counts them.
 
     Example:
         >>> nesymm.compile(program, networks={"lamp": nesymm.MLP(1, 2, width=16, key=0)})
@@ -59,6 +61,7 @@ class MLP(eqx.Module):
 
     layers: eqx.nn.MLP
     scale: float = eqx.field(static=True)
+    one_hot: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -69,18 +72,29 @@ class MLP(eqx.Module):
         *,
         key: Key,
         scale: float = 1.0,
+        one_hot: Sequence[int] = (),
     ):
         self.layers = eqx.nn.MLP(inputs, outputs, width, depth, key=as_key(check_key(key)))
         self.scale = scale
+        self.one_hot = tuple(one_hot)
 
     @property
     def specification(self) -> dict[str, Any]:
         layers = self.layers
         sizes = {"inputs": layers.in_size, "width": layers.width_size, "depth": layers.depth}
-        return {"kind": "mlp", **sizes, "scale": self.scale}
+        return {"kind": "mlp", **sizes, "scale": self.scale, "one_hot": list(self.one_hot)}
 
-    def __call__(self, *numbers: Any) -> Any:
-        return self.layers(_joined(numbers) * self.scale)
+    def __call__(self, *arguments: Any) -> Any:
+        sizes = self.one_hot or (0,) * len(arguments)
+        if len(sizes) != len(arguments):
+            raise ValueError(
+                f"one_hot has {len(sizes)} entries, and there are {len(arguments)} arguments"
+            )
+        encoded = [
+            jax.nn.one_hot(argument, size) if size else _joined([argument]) * self.scale
+            for argument, size in zip(arguments, sizes, strict=True)
+        ]
+        return self.layers(_joined(encoded))
 
 
 class ConvEncoder(eqx.Module):

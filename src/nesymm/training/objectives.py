@@ -86,12 +86,12 @@ class QueryLoss:
 
     def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any:
         p = found.probability(self.query)
-        told = labels[self.labels]
-        known = ~jnp.isnan(told)
+        label = labels[self.labels]
+        known = ~jnp.isnan(label)
         # Away from 0 and 1, where rounding could make an impossible label of a rare one.
         tiny = float(np.finfo(p.dtype).eps)
         p = jnp.clip(p, tiny, 1 - tiny)
-        chosen = jnp.where(told > 0.5, jnp.log(p), jnp.log1p(-p))
+        chosen = jnp.where(label > 0.5, jnp.log(p), jnp.log1p(-p))
         return -jnp.where(known, chosen, 0.0)
 
 
@@ -107,9 +107,9 @@ class Accuracy:
         return (self.labels,)
 
     def __call__(self, found: Estimate, labels: Mapping[str, Any]) -> Any:
-        told = labels[self.labels]
-        right = (found.probability(self.query) >= 0.5) == (told > 0.5)
-        return jnp.where(jnp.isnan(told), jnp.nan, right)
+        label = labels[self.labels]
+        right = (found.probability(self.query) >= 0.5) == (label > 0.5)
+        return jnp.where(jnp.isnan(label), jnp.nan, right)
 
 
 Objective = LogEvidence | ELBO | QueryLoss

@@ -17,14 +17,14 @@ class Progress:
             rich.BarColumn(),
             rich.TextColumn("{task.percentage:>3.0f}%"),
             rich.TimeRemainingColumn(),
-            rich.TextColumn("{task.fields[told]}"),
+            rich.TextColumn("{task.fields[summary]}"),
             disable=not show,
         )
-        self.task = self.bar.add_task("", total=steps, completed=done, told="")
+        self.task = self.bar.add_task("", total=steps, completed=done, summary="")
         self.row: dict[str, float] = {}
 
     def step(self, loss: float) -> None:
-        self.bar.update(self.task, advance=1, told=told(loss, self.row))
+        self.bar.update(self.task, advance=1, summary=summary(loss, self.row))
 
     def epoch(self, row: dict[str, float]) -> None:
         self.row = row
@@ -37,7 +37,7 @@ def progress(steps: int, done: int, show: bool) -> Iterator[Progress]:
         yield found
 
 
-def told(loss: float, row: dict[str, float]) -> str:
+def summary(loss: float, row: dict[str, float]) -> str:
     """The running loss, and the last epoch's validation and metrics."""
     rest = {n: v for n, v in row.items() if n not in ("epoch", "loss")}
     return ", ".join(f"{n} {v:.4f}" for n, v in {"loss": loss, **rest}.items())

@@ -51,8 +51,8 @@ def fit_many(
 ) -> list[Fitted]:
     """What `fit` gives for each key. `networks` makes the networks that a key starts from.
 
-    The progress bar shows the means over the runs that still learn. `checkpoints` is a folder in
-    which each run has one of its own, `seed-0` and so on, as `fit` writes it; with `resume` all
+    The progress bar shows the means over the runs that have not stopped. `checkpoints` is a folder
+    in which each run has one of its own, `seed-0` and so on, as `fit` writes it; with `resume` all
     runs resume from the last step that all of them have.
     """
     options = Options(

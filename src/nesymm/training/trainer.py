@@ -259,7 +259,7 @@ def _known_mean(values: np.ndarray) -> float:
 
 
 def _sizes(gradients: Trainable, new: Trainable) -> dict[str, Any]:
-    """How large gradients and new values are, by name, to tell one that is not finite."""
+    """How large gradients and new values are, by name, to name one that is not finite."""
     both = (gradients, eqx.filter(new, eqx.is_inexact_array))
     out: dict[str, Any] = {}
     for kind, prefix in (("parameters", ""), ("networks", "network ")):

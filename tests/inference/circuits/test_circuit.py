@@ -290,9 +290,9 @@ def test_batches_in_jax_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) 
     with jax.enable_x64(True):
         # No block is wider than this; nothing else has been compiled for such a batch.
         monkeypatch.setattr("nesymm.inference.circuits.compiled._CACHE", 1)
-        found, slopes = circuit.log_values(jnp.asarray(w)), jax.grad(loss)(jnp.asarray(w))
+        found, gradients = circuit.log_values(jnp.asarray(w)), jax.grad(loss)(jnp.asarray(w))
         np.testing.assert_allclose(found, circuit.log_values(w), rtol=1e-12)
-        np.testing.assert_allclose(slopes[:8], jax.grad(loss)(jnp.asarray(w[:8])), atol=1e-12)
+        np.testing.assert_allclose(gradients[:8], jax.grad(loss)(jnp.asarray(w[:8])), atol=1e-12)
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
@@ -385,12 +385,12 @@ def test_gradients_agree_with_finite_differences(seed: int) -> None:
         return float(np.where(mix != 0, values, 0) @ mix)
 
     step = 1e-5
-    slope = (value(w + step * direction) - value(w - step * direction)) / (2 * step)
+    numeric = (value(w + step * direction) - value(w - step * direction)) / (2 * step)
     with jax.enable_x64(True):
         found = jax.grad(lambda w: (jnp.where(mix != 0, circuit.log_values(w), 0) * mix).sum())(
             jnp.asarray(w)
         )
-    np.testing.assert_allclose(np.asarray(found) @ direction, slope, atol=1e-7)
+    np.testing.assert_allclose(np.asarray(found) @ direction, numeric, atol=1e-7)
 
 
 def test_transformations_compose() -> None:

@@ -181,11 +181,11 @@ def slopes_agree(source: str) -> None:
             return model.with_parameters(parameters).log_probability(query, method=method)
 
         with jax.enable_x64(True):  # one compilation is quicker than one for each operation
-            slopes = jax.jit(jax.grad(value))(model.parameters)
-        for name, slope in slopes.items():
-            for place in np.ndindex(slope.shape):
+            gradients = jax.jit(jax.grad(value))(model.parameters)
+        for name, gradient in gradients.items():
+            for place in np.ndindex(gradient.shape):
                 numeric = difference(model, method, query, name, place)
-                assert float(slope[place]) == pytest.approx(numeric, abs=1e-5, rel=1e-5), name
+                assert float(gradient[place]) == pytest.approx(numeric, abs=1e-5, rel=1e-5), name
 
 
 def uncertain_query(model: Model, method: str) -> str:
@@ -238,13 +238,13 @@ def test_gradients_where_a_point_mass_may_outweigh_a_density(method: str, observ
     model = nesymm.compile(source)
     expected = model.infer(method=method).probability("d")
     with jax.enable_x64(True):
-        found, slope = jax.jit(
+        found, gradient = jax.jit(
             jax.value_and_grad(
                 lambda p: model.with_parameters(p).log_probability("d", method=method)
             )
         )({"c": 0.3})
     assert math.exp(found) == pytest.approx(expected)
-    assert float(slope["c"]) == pytest.approx(difference(model, method, "d", "c", ()), abs=1e-7)
+    assert float(gradient["c"]) == pytest.approx(difference(model, method, "d", "c", ()), abs=1e-7)
 
 
 # ---------------------------------------------------------------- samples

@@ -214,13 +214,13 @@ def test_gradients_of_parameters_equal_finite_differences() -> None:
                 return model.with_parameters(p).log_probability("a", method=method)
 
             start = {k: jnp.asarray(v) for k, v in model.parameters.items()}
-            slopes = jax.grad(value)(start)
-            assert set(slopes) == {"a", "b", "c", "d"}
-            for name in slopes:
+            gradients = jax.grad(value)(start)
+            assert set(gradients) == {"a", "b", "c", "d"}
+            for name in gradients:
                 up = value(start | {name: start[name] + 1e-6})
                 down = value(start | {name: start[name] - 1e-6})
                 numeric = float(up - down) / 2e-6
-                assert float(slopes[name]) == pytest.approx(numeric, abs=1e-7), name
+                assert float(gradients[name]) == pytest.approx(numeric, abs=1e-7), name
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -229,12 +229,12 @@ def test_gradients_are_finite_at_zero_and_one(method: str) -> None:
     with jax.enable_x64(True):
         for values in ((0.0, 0.5), (1.0, 0.5), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)):
             start = {"a": jnp.asarray(values[0]), "b": jnp.asarray(values[1])}
-            slopes = jax.grad(
+            gradients = jax.grad(
                 lambda p: model.with_parameters(p).log_probability("c", method=method)
             )(start)
             total = 1 - (1 - values[0]) * (1 - values[1])
-            assert float(slopes["a"]) == pytest.approx((1 - values[1]) / total, abs=1e-9)
-            assert float(slopes["b"]) == pytest.approx((1 - values[0]) / total, abs=1e-9)
+            assert float(gradients["a"]) == pytest.approx((1 - values[1]) / total, abs=1e-9)
+            assert float(gradients["b"]) == pytest.approx((1 - values[0]) / total, abs=1e-9)
 
 
 DIGITS = """
@@ -259,11 +259,11 @@ def test_a_neural_annotated_disjunction(method: str) -> None:
         def value(x: jax.Array) -> jax.Array:
             return model.log_probability("sum(2)", {"left": x, "right": right}, method=method)
 
-        slope = jax.grad(value)(jnp.asarray(left))
+        gradient = jax.grad(value)(jnp.asarray(left))
         for i in range(3):
             step = np.eye(3)[i] * 1e-6
             numeric = (value(left + step) - value(left - step)) / 2e-6
-            assert float(slope[i]) == pytest.approx(float(numeric), abs=1e-7)
+            assert float(gradient[i]) == pytest.approx(float(numeric), abs=1e-7)
 
 
 # ---------------------------------------------------------------- the posterior object

@@ -22,6 +22,6 @@ def bind(env: Env, *pairs: tuple[Any, Any]) -> Results:
 
 
 def where(env: Env, condition: Expr | bool) -> Results:
-    """Go on where a condition holds."""
+    """Continue where a condition holds."""
     condition = const(condition) if isinstance(condition, bool) else condition
     return () if condition is FALSE else ((env, condition),)

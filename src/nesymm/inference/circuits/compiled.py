@@ -61,7 +61,7 @@ def log_values(tables: Tables, weights: jax.Array) -> jax.Array:
 
 
 def _block(tables: Tables, weights: jax.Array) -> int:
-    """How much of a batch to evaluate at once: what a processor's cache has room for. An
+    """How much of a batch to evaluate at once: what fits into a processor's cache. An
     accelerator does better with everything."""
     if jax.default_backend() != "cpu":
         return weights.shape[1]

@@ -1,6 +1,6 @@
 """Compiling a formula: several vtrees compete, under budgets that grow.
 
-Which vtree suits a formula cannot be told in advance, and a bad one is exponentially
+Which vtree suits a formula cannot be known in advance, and a bad one is exponentially
 worse. So all are tried with a small budget, and again with a larger one as long as none
 succeeds. Of those that succeed in the same round the cheapest circuit to evaluate wins.
 """

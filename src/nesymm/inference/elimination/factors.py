@@ -394,9 +394,29 @@ _COMPARED = 64
 
 def pick_at(jnp: Any, table: Named, indices: dict[Any, Named]) -> Named:
     """An array at given positions along some of its dimensions."""
-    for dim, index in indices.items():
-        table = _pick_along(jnp, table, dim, index)
+    several = tuple(d for d, i in indices.items() if isinstance(d, Choice) and i.dims)
+    if len(several) > 1 and cells(several) <= _COMPARED:
+        # One by one, the first would spread all rows of the others over the particles.
+        table, index = _side_by_side(jnp, table, several, indices)
+        rest = {d: i for d, i in indices.items() if d not in several}
+        indices = {**rest, index[0]: index[1]}
+    for dim, index_ in indices.items():
+        table = _pick_along(jnp, table, dim, index_)
     return table
+
+
+def _side_by_side(
+    jnp: Any, table: Named, several: tuple[Choice, ...], indices: dict[Any, Named]
+) -> tuple[Named, tuple[Choice, Named]]:
+    """A table with one dimension in place of several, and the position along it."""
+    rest = tuple(d for d in table.dims if d not in several)
+    whole = expand(jnp, table, (*several, *rest))
+    flat = Choice("aux", several, (), cells(several))
+    position = Named(jnp.zeros((), jnp.int32))
+    for dim in several:
+        position = apply(jnp, lambda p, i, size=dim.size: p * size + i, position, indices[dim])
+    rows = whole.reshape((flat.size, *whole.shape[len(several) :]))
+    return Named(rows, (flat, *rest)), (flat, position)
 
 
 def _pick_along(jnp: Any, table: Named, dim: Any, index: Named) -> Named:

@@ -115,10 +115,10 @@ class Problem:
         return [v for v in self.step.variables if not v.finite and v.name not in observed]
 
     def _weigh_sampled(self, variable: RandomVariable) -> int:
-        """A sampled variable whose parameters depend on finite ones tells about these.
+        """A sampled variable whose parameters depend on finite ones is evidence about these.
 
         It is drawn, and weighed, in all worlds: where its guard does not hold, too, for else
-        its density would tell about the guard.
+        its density would be evidence about the guard.
         """
         encoding = self.encoding
         if not any(encoding.kind(e)[0] for e in flat(variable.params)):

@@ -163,14 +163,14 @@ def _drop_unit_axes(step: StepProgram) -> StepProgram:
             return make(node.op, args, node.data, node.type)
         return rebuild(node, args)
 
-    def wide(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def longer(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(a for a in axes if a.size > 1)
 
     new = step.rewrite(rule)
     return replace(
         new,
-        variables=tuple(replace(v, axes=wide(v.axes)) for v in new.variables),
-        slots=tuple(replace(s, axes=wide(s.axes)) for s in new.slots),
+        variables=tuple(replace(v, axes=longer(v.axes)) for v in new.variables),
+        slots=tuple(replace(s, axes=longer(s.axes)) for s in new.slots),
     )
 
 
@@ -262,13 +262,13 @@ def _use_observed(step: StepProgram, complete: frozenset[str]) -> StepProgram:
             return known[node]
         if node.op == "and":
             parts = list(node.args)
-            told: list[Expr] = []
+            leaves: list[Expr] = []
             for holds, leaf in known.items():
                 if holds.op == "and" and set(holds.args) <= set(parts):
                     parts = [p for p in parts if p not in holds.args]
-                    told.append(leaf)
-            if told:
-                return and_(*told, *(rewrite(p, rule) for p in parts))
+                    leaves.append(leaf)
+            if leaves:
+                return and_(*leaves, *(rewrite(p, rule) for p in parts))
         return rebuild(node, args)
 
     def read(expr: Expr) -> Expr:

@@ -1,11 +1,11 @@
-"""What is called death: answers for another bar than 0.5.
+"""What is called death: answers for another threshold than 0.5.
 
 A program of the game knows how often agents die in a room before it sees one of them: it can be
-asked about games of which nothing is told. Accuracy asks to say death above 0.5. Balanced accuracy
+asked about games without any evidence. Accuracy asks for a threshold of 0.5. Balanced accuracy
 counts the rarer class as much as the other, so death is what has become more likely than it was
-beforehand: the bar is the death rate. The mean of both serves both.
+beforehand: the threshold is the death rate. The mean of both serves both.
 
-No game that was played has a part in this. Answers are moved such that the bar comes to lie at
+No game that was played has a part in this. Answers are moved such that the threshold becomes
 0.5, where all methods are scored.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from experiments.minihack.data import Dataset
 from experiments.minihack.methods import Program, Setting
 
-# By name: how far the bar is on its way from 0.5 to the death rate.
-BARS = {"posterior": 0.0, "half": 0.5, "even": 1.0}
+# By name: how far the threshold is on its way from 0.5 to the death rate.
+THRESHOLDS = {"posterior": 0.0, "half": 0.5, "even": 1.0}
 GAMES = 1000
 
 
@@ -41,10 +41,10 @@ def death_rate(trained: Program, setting: Setting) -> float:
 
 
 def moved(probabilities: np.ndarray, rate: float, way: float) -> np.ndarray:
-    """p(dead) with all odds multiplied alike, such that the bar is at 0.5.
+    """p(dead) with all odds multiplied alike, such that the threshold is at 0.5.
 
     All the way, they are what would be believed if death and survival were equally likely
     beforehand.
     """
-    bar = float(np.clip(0.5 + way * (rate - 0.5), 1e-6, 1 - 1e-6))
-    return (1 - bar) * probabilities / ((1 - bar) * probabilities + bar * (1 - probabilities))
+    at = float(np.clip(0.5 + way * (rate - 0.5), 1e-6, 1 - 1e-6))
+    return (1 - at) * probabilities / ((1 - at) * probabilities + at * (1 - probabilities))
