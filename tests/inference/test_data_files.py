@@ -162,7 +162,7 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     "a negation": ("d.pl", b"rain@0.\n\\+rain@1.", "line 2: expected a fact, received a negation"),
     "a text for a truth": (
         "all.csv", b"time,rain\n0,yes\n1,no\n",
-        r"all\.csv`, row 2: rain: expected a truth value, received 'yes'",
+        r"all\.csv`, line 2, column rain: expected bool \(true or false\) as .* received 'yes'",
     ),
     "another kind": ("d.txt", b"", r"expected data in \.npz, \.csv, \.parquet or \.json"),
 }  # fmt: skip

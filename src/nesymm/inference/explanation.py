@@ -275,6 +275,8 @@ def _held(body: Body, env: Mapping[str, Any], time: int) -> tuple[str, ...]:
 def _is_ours(literal: Literal) -> bool:
     """The comparison of a collected list with what it should be: the program has one goal."""
     match literal:
+        case Builtin("$list"):
+            return True
         case Builtin("=", (_, Var(name))):
             return OURS in name
     return False

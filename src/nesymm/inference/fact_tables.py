@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nesymm.inference.columns import DataError
+from nesymm.inference.columns import DataError, is_missing
 
 SEQUENCE, TIME = "sequence", "time"
 
@@ -48,7 +48,7 @@ class Table:
         """A table of some of the columns; what is in several rows alike is listed once."""
         first: dict[tuple[Any, ...], int] = {}
         for number, row in enumerate(self.rows):
-            first.setdefault(tuple(None if missing(row[i]) else row[i] for i in columns), number)
+            first.setdefault(tuple(None if is_missing(row[i]) else row[i] for i in columns), number)
         numbers = list(first.values())
         return Table(
             name,
@@ -106,15 +106,6 @@ def in_turn(name: str, counts: Sequence[int]) -> Callable[[int], str]:
         return f"{name}{of}, row {row - first}"
 
     return where
-
-
-def missing(value: Any) -> bool:
-    """Whether a cell is empty: None, NaN, or what data frames have in their place."""
-    if value is None:
-        return True
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def is_whole(value: Any) -> bool:

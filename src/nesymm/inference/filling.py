@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from nesymm.inference.columns import DataError, Wanted
+from nesymm.inference.columns import DataError, Wanted, is_missing
 from nesymm.inference.data import LENGTH, Arrays, fits_into_memory
-from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, is_whole, missing
+from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, is_whole
 from nesymm.ir.terms import atom_text
 from nesymm.ir.terms import show as show_term
 from nesymm.ir.types import Bool, Enum, Int, Type, domain
@@ -113,7 +113,7 @@ class _Places:
             at = table.place(SEQUENCE)
             for number, row in enumerate(table.rows if at is not None else ()):
                 name = row[at]  # type: ignore[index]
-                if missing(name) or not isinstance(name, Hashable):
+                if is_missing(name) or not isinstance(name, Hashable):
                     raise DataError(
                         f"{table.where(number)}: expected the name of a sequence in the column "
                         f"`sequence`, received {name!r}"
@@ -148,7 +148,9 @@ class _Places:
                     if not fits_into_memory(length, self.batch * max(1, size) * _BYTES):
                         raise DataError(
                             f"{table.where(number)}: {length:,} steps of {self.batch:,} sequences "
-                            "do not fit into memory"
+                            "do not fit into memory\n"
+                            "  = help: number the steps 0, 1, 2, …; is this a date, or a time "
+                            "in seconds?"
                         )
                 sequence = self.of(table, row)
                 self.lengths[sequence] = max(self.lengths[sequence], length)
@@ -246,7 +248,7 @@ class _Filling:
         places = self.inner[len(self.want.axes) :]
         if not places:
             return True
-        gone = [missing(row[i]) for i in places]
+        gone = [is_missing(row[i]) for i in places]
         if all(gone):
             return None
         if any(gone):
@@ -317,8 +319,12 @@ def _number(cell: Any) -> Any:
         return None
     if isinstance(cell, Decimal):
         cell = int(cell) if cell == cell.to_integral_value() else float(cell)
-    known = isinstance(cell, int | float | np.integer | np.floating)
-    return cell if known and isfinite(cell) else None
+    if not isinstance(cell, int | float | np.integer | np.floating):
+        return None
+    try:
+        return cell if isfinite(cell) else None
+    except OverflowError:  # a whole number beyond all reals
+        return None
 
 
 def _same(one: Any, other: Any) -> bool:
