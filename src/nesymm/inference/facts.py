@@ -26,6 +26,9 @@ from nesymm.inference.fact_tables import (
 from nesymm.inference.filling import example, filled, told_apart
 from nesymm.ir.types import Bool
 
+# What may list facts, or be an array.
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
+
 
 def as_arrays(names: Mapping[str, Wanted], data: Any) -> Any:
     """Data in any of their forms as arrays by name, of those that are wanted. Arrays stay as they
@@ -118,9 +121,8 @@ def _of_sequences(names: Mapping[str, Wanted], data: Sequence[Any]) -> Arrays:
     series: dict[str, list[Any]] = {}
     for name in found:
         values = [d.get(name) for d in data]
-        if any(isinstance(v, str | Mapping) and not is_frame(v) for v in values) and (
-            name in names and names[name].axes
-        ):
+        keyed = name in names and names[name].axes and names[name].tensor is None
+        if keyed and not all(v is None or isinstance(v, _LISTS) for v in values):
             raise DataError(f"{name}: expected a list of facts, tuples of keys and values")
         if all(v is None or _are_facts(names, name, v) for v in values):
             tables[name] = _joined(names, name, values)

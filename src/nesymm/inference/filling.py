@@ -16,7 +16,7 @@ import numpy as np
 from nesymm.inference.columns import DataError, Wanted
 from nesymm.inference.data import LENGTH, Arrays, fits_into_memory
 from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, is_whole, missing
-from nesymm.ir.terms import atom_text
+from nesymm.ir.terms import Compound, Cons, atom_text
 from nesymm.ir.terms import show as show_term
 from nesymm.ir.types import Bool, Enum, Int, Type, domain
 
@@ -235,7 +235,7 @@ class _Filling:
             if found is None:
                 type_ = axis.type if isinstance(axis.type, Int) else f"one of {axis.type}"
                 raise DataError(
-                    f"{table.where(number, i)}: the key {row[i]!r} of {self.want.name} is "
+                    f"{table.where(number, i)}: the key {_said(row[i])} of {self.want.name} is "
                     f"not in its domain, {type_}"
                 )
             at.append(found)
@@ -273,7 +273,7 @@ class _Filling:
             hint = " (true or false)" if isinstance(type_, Bool) else ""
             raise DataError(
                 f"{self.table.where(number, at)}: expected {type_}{hint} as the value of "
-                f"{self.want.name}, received {cell!r}"
+                f"{self.want.name}, received {_said(cell)}"
             )
         return value
 
@@ -317,8 +317,16 @@ def _number(cell: Any) -> Any:
         return None
     if isinstance(cell, Decimal):
         cell = int(cell) if cell == cell.to_integral_value() else float(cell)
-    known = isinstance(cell, int | float | np.integer | np.floating)
-    return cell if known and isfinite(cell) else None
+    if not isinstance(cell, int | float | np.integer | np.floating):
+        return None
+    try:
+        return cell if isfinite(cell) else None
+    except OverflowError:
+        return None
+
+
+def _said(cell: Any) -> str:
+    return show_term(cell) if isinstance(cell, Compound | Cons) else f"{cell!r:.80}"
 
 
 def _same(one: Any, other: Any) -> bool:
