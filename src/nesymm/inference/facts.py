@@ -94,7 +94,19 @@ def _are_facts(names: Mapping[str, Wanted], name: str, value: Any) -> bool:
         # A step, and all values: an array has no place for the step.
         width = len(want.types) + 1
         return bool(value) and all(isinstance(v, tuple) and len(v) == width for v in value)
-    return not any(isinstance(v, list | np.ndarray) for v in value)
+    _refuse_truths(want, value)
+    return not any(isinstance(v, list | np.ndarray | float) for v in value)
+
+
+def _refuse_truths(want: Wanted, value: Any) -> None:
+    """Zeros and ones, one for each key, are meant as truths, and would be read as keys."""
+    whole = isinstance(value, list | tuple) and all(type(v) is int for v in value)
+    sizes = [a.size for a in want.axes]
+    if whole and len(value) > len(set(value)) and set(value) <= {0, 1} and sizes == [len(value)]:
+        raise DataError(
+            f"{want.name}: {value!r:.80} may be keys, or truths\n  = help: list keys once, and "
+            "give truths as an array: `np.array([…])`"
+        )
 
 
 def _refuse_facts(names: Mapping[str, Wanted], arrays: Mapping[str, Any]) -> None:
