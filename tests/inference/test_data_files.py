@@ -146,6 +146,24 @@ MISTAKES: dict[str, tuple[str, bytes, str]] = {
     "a fact that does not fit": (
         "d.pl", b"base(1.0).\nedge(ann, joe).", r"d\.pl`, line 2: the key 'joe' of edge",
     ),
+    "JSON without a list of facts": (
+        "d.json", b'[{"edge": 3}]', r"d\.json`: edge: expected a list of facts, tuples of keys",
+    ),
+    "JSON that is nested too deeply": (
+        "d.json", b"[" * 100_000 + b"]" * 100_000, "its lists are nested too deeply",
+    ),
+    "JSON that says something twice": (
+        "d.json", b'[{"edge": [["ann", "bob"]], "edge": []}]', r"d\.json`: edge is given twice",
+    ),
+    "a number that is too large": (
+        "d.json", b'[{"base": 1' + b"0" * 400 + b', "edge": []}]', r"base",
+    ),
+    "a fact in JSON": (
+        "d.json", b'[{"edge": [["ann", "joe"]]}]', r"d\.json`: edge, row 0: the key 'joe' of edge",
+    ),
+    "a time that is a variable": (
+        "d.pl", b"rain(true)@t.", "line 1: expected a fact without variables",
+    ),
     "no title": ("edge.csv", b"", "is empty; its first line names the columns"),
     "two columns of one name": ("edge.csv", b"a,a\n", "the columns need names that differ: a, a"),
     "no text": ("edge.csv", b"a,b\n\xff\xfe,1\n", "is no table of comma-separated values"),

@@ -235,6 +235,7 @@ def test_mistakes_in_frames(mistake: str) -> None:
             "age of sequence 1, row 2: expected",
         ),
         ([{"age": [("ann", True)]}], "received True"),
+        ([{"person": [1, 1, 0]}], r"person: \[1, 1, 0\] may be keys, or truths"),
         ([{"person": "ann"}], "person: expected a list of facts, tuples of keys and values"),
         ([{"rain": True}], "rain of sequence 0: expected an entry for each step, received True"),
         ([{"rain": []}], "rain of sequence 0: there is no step in it"),

@@ -72,6 +72,16 @@ def read_file(
     path, names = Path(path), _expected(step, labels)
     if path.is_dir():
         return _folder(names, path)
+    try:
+        return _of_kind(names, path)
+    except DataError as error:
+        if str(path) in str(error):
+            raise
+        raise DataError(f"`{path}`: {error}") from None
+
+
+def _of_kind(names: Mapping[str, Wanted], path: Path) -> Any:
+    """The arrays of a file."""
     kind = path.suffix.lower()
     if kind in _TABLES:
         table = _table(path)
@@ -163,7 +173,8 @@ def _parquet(path: Path) -> Table:
     except OSError as error:
         raise _unreadable(path, error) from None
     except ArrowException as error:
-        raise NesymmError(f"`{path}` is no Parquet file: {error}") from None
+        reason = str(error).partition("\n")[0]
+        raise NesymmError(f"`{path}` is no Parquet file: {reason}") from None
     table = table_of(path.stem, frame)
     return replace(table, source=f"`{path}`")
 
@@ -175,21 +186,41 @@ def _json(names: Mapping[str, Wanted], path: Path) -> Any:
     """Arrays by name, or a list of a dictionary for each sequence, whose lists are facts where
     something has keys."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text, object_pairs_hook=_each_once)
     except OSError as error:
         raise _unreadable(path, error) from None
+    except DataError:
+        raise
     except ValueError as error:
         raise NesymmError(f"`{path}` is not JSON: {error}") from None
+    except RecursionError:
+        raise NesymmError(f"`{path}`: its lists are nested too deeply") from None
     if isinstance(data, dict):
         return {name: _array(path, name, value) for name, value in data.items()}
     if not isinstance(data, list):
         raise DataError(f"`{path}`: expected arrays by name, or a list of facts for each sequence")
     keyed = {n for n, w in names.items() if w.axes}
     return [
-        {n: [tuple(f) if isinstance(f, list) else f for f in v] if n in keyed else v
-         for n, v in d.items()} if isinstance(d, dict) else d
+        {n: _as_facts(v) if n in keyed else v for n, v in d.items()} if isinstance(d, dict) else d
         for d in data
-    ]  # fmt: skip
+    ]
+
+
+def _as_facts(value: Any) -> Any:
+    """Lists as facts: JSON has no tuples."""
+    if not isinstance(value, list):
+        return value
+    return [tuple(f) if isinstance(f, list) else f for f in value]
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise DataError(f"{name} is given twice")
+        found[name] = value
+    return found
 
 
 def _array(path: Path, name: str, value: Any) -> np.ndarray:
@@ -231,7 +262,7 @@ def _tables_of_facts(files: list[Path]) -> dict[str, Table]:
                     "`door(south, true)@3.`; an input that is not listed is false"
                 )
             terms = tuple(compile_term(a, {}, lambda: 0) for a in atom.args)
-            if atom.functor in (":-", "::", "~", ";") or not all(map(is_ground, terms)):
+            if atom.functor in (":-", "::", "~", ";", "@") or not all(map(is_ground, terms)):
                 raise DataError(
                     f"{place}: expected a fact without variables, as `edge(a, b).` "
                     "or `door(north)@3.`"

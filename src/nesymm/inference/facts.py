@@ -26,6 +26,9 @@ from nesymm.inference.fact_tables import (
 from nesymm.inference.filling import example, filled, told_apart
 from nesymm.ir.types import Bool
 
+# What may list facts, or be an array.
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
+
 
 def as_arrays(names: Mapping[str, Wanted], data: Any) -> Any:
     """Data in any of their forms as arrays by name, of those that are wanted. Arrays stay as they
@@ -91,7 +94,19 @@ def _are_facts(names: Mapping[str, Wanted], name: str, value: Any) -> bool:
         # A step, and all values: an array has no place for the step.
         width = len(want.types) + 1
         return bool(value) and all(isinstance(v, tuple) and len(v) == width for v in value)
-    return not any(isinstance(v, list | np.ndarray) for v in value)
+    _refuse_truths(want, value)
+    return not any(isinstance(v, list | np.ndarray | float) for v in value)
+
+
+def _refuse_truths(want: Wanted, value: Any) -> None:
+    """Zeros and ones, one for each key, are meant as truths, and would be read as keys."""
+    whole = isinstance(value, list | tuple) and all(type(v) is int for v in value)
+    sizes = [a.size for a in want.axes]
+    if whole and len(value) > len(set(value)) and set(value) <= {0, 1} and sizes == [len(value)]:
+        raise DataError(
+            f"{want.name}: {value!r:.80} may be keys, or truths\n  = help: list keys once, and "
+            "give truths as an array: `np.array([…])`"
+        )
 
 
 def _refuse_facts(names: Mapping[str, Wanted], arrays: Mapping[str, Any]) -> None:
@@ -118,9 +133,8 @@ def _of_sequences(names: Mapping[str, Wanted], data: Sequence[Any]) -> Arrays:
     series: dict[str, list[Any]] = {}
     for name in found:
         values = [d.get(name) for d in data]
-        if any(isinstance(v, str | Mapping) and not is_frame(v) for v in values) and (
-            name in names and names[name].axes
-        ):
+        keyed = name in names and names[name].axes and names[name].tensor is None
+        if keyed and not all(v is None or isinstance(v, _LISTS) for v in values):
             raise DataError(f"{name}: expected a list of facts, tuples of keys and values")
         if all(v is None or _are_facts(names, name, v) for v in values):
             tables[name] = _joined(names, name, values)

@@ -16,7 +16,7 @@ import numpy as np
 from nesymm.inference.columns import DataError, Wanted, is_missing
 from nesymm.inference.data import LENGTH, Arrays, fits_into_memory
 from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, is_whole
-from nesymm.ir.terms import atom_text
+from nesymm.ir.terms import Compound, Cons, atom_text
 from nesymm.ir.terms import show as show_term
 from nesymm.ir.types import Bool, Enum, Int, Type, domain
 
@@ -237,7 +237,7 @@ class _Filling:
             if found is None:
                 type_ = axis.type if isinstance(axis.type, Int) else f"one of {axis.type}"
                 raise DataError(
-                    f"{table.where(number, i)}: the key {row[i]!r} of {self.want.name} is "
+                    f"{table.where(number, i)}: the key {_shown(row[i])} of {self.want.name} is "
                     f"not in its domain, {type_}"
                 )
             at.append(found)
@@ -275,7 +275,7 @@ class _Filling:
             hint = " (true or false)" if isinstance(type_, Bool) else ""
             raise DataError(
                 f"{self.table.where(number, at)}: expected {type_}{hint} as the value of "
-                f"{self.want.name}, received {cell!r}"
+                f"{self.want.name}, received {_shown(cell)}"
             )
         return value
 
@@ -325,6 +325,10 @@ def _number(cell: Any) -> Any:
         return cell if isfinite(cell) else None
     except OverflowError:  # a whole number beyond all reals
         return None
+
+
+def _shown(cell: Any) -> str:
+    return show_term(cell) if isinstance(cell, Compound | Cons) else f"{cell!r:.80}"
 
 
 def _same(one: Any, other: Any) -> bool:
