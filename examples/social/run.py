@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parents[1]))
@@ -75,23 +75,35 @@ def fit(data: dict[str, np.ndarray], args: argparse.Namespace) -> nesymm.Model:
 
 
 def standard_errors(model: nesymm.Model, data: dict[str, np.ndarray], particles: int) -> dict:
-    """Those of the four chances: by the gradients of the log-evidence, one for each group, whose
-    products sum to the information; the weights of the network are taken along."""
+    """Those of the four chances: the products of the groups' gradients sum to the information."""
+    rows = gradients(model, data, particles)
+    covariance = np.linalg.pinv(rows.T @ rows, hermitian=True)
+    return dict(zip(NAMES, np.sqrt(np.diag(covariance))[: len(NAMES)], strict=True))
+
+
+def gradients(model: nesymm.Model, data: dict[str, np.ndarray], particles: int) -> np.ndarray:
+    """Of the log-evidence of each group, in the four chances and in the last layer of the network.
+    The other layers are held fixed."""
     method = nesymm.RaoBlackwellised(particles)
+    network = model.networks["strain"]
+    last = network.layers.layers[-1]
+    start = [*(model.parameters[n] for n in NAMES.values()), *last.weight[0], last.bias[0]]
+    count = len(NAMES)
+
+    def evidence(numbers: Any) -> Any:
+        weights = (numbers[count:-1][None], numbers[-1:])
+        where = lambda n: (n.layers.layers[-1].weight, n.layers.layers[-1].bias)  # noqa: E731
+        chances = dict(zip(NAMES.values(), numbers[:count], strict=True))
+        new = model.with_networks(strain=eqx.tree_at(where, network, weights))
+        return eqx.tree_at(
+            lambda m: [m.parameters[n] for n in chances], new, [*chances.values()]
+        ).log_evidence(data, method=method)
 
     @jax.jit
-    def gradient(model: nesymm.Model, group: Any) -> Any:
-        slopes = jax.grad(lambda m: m.log_evidence(group, method=method).sum())(model)
-        chances = [slopes.parameters[name] for name in NAMES.values()]
-        weights = [w for w in jax.tree.leaves(dict(slopes.networks)) if isinstance(w, jax.Array)]
-        return ravel_pytree((chances, weights))[0]
+    def along(direction: Any) -> Any:
+        return jax.jvp(evidence, (jax.numpy.array(start),), (direction,))[1]
 
-    groups = len(data["person"])
-    rows = [gradient(model, {k: v[g : g + 1] for k, v in data.items()}) for g in range(groups)]
-    slopes = np.array(rows, np.float64)
-    # Weights that change nothing have no information; they are left out.
-    covariance = np.linalg.pinv(slopes.T @ slopes, rcond=1e-6, hermitian=True)
-    return dict(zip(NAMES, np.sqrt(np.diag(covariance))[: len(NAMES)], strict=True))
+    return np.stack([along(d) for d in np.eye(len(start), dtype=np.float32)], -1).astype(float)
 
 
 def beliefs(model: nesymm.Model, data: dict[str, np.ndarray], particles: int) -> np.ndarray:

@@ -78,6 +78,41 @@ def test_the_true_network_is_that_of_the_simulator() -> None:
     np.testing.assert_allclose(found, strain(features), rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_gradients_are_those_of_the_likelihood() -> None:
+    """Everybody is asked about everything, nobody has friends: each chance is counted by itself."""
+    groups = simulate(np.random.default_rng(3), 40, 4, 4, 3, room=4)
+    rng = np.random.default_rng(4)
+    stress, smokes = rng.random((2, 40, 3, 4)) < 0.5
+    for week in (1, 2):
+        smokes[:, week] &= smokes[:, week - 1] | stress[:, week]  # there is no other reason
+    data = {**groups.data, "stress": stress * 1.0, "smokes": smokes * 1.0}
+    data["friend"] = np.zeros((40, 4, 4), bool)
+    model = run.untrained(0).with_parameters(**{run.NAMES[n]: value for n, value in TRUTH.items()})
+    found = run.gradients(model.with_constants(n=4), data, 200)
+    # Log-likelihoods of smoking in the later weeks: gradients of log(1 - quiet), or of log(quiet).
+    before, now, strained = smokes[:, :-1], smokes[:, 1:], stress[:, 1:]
+    habit, cause = TRUTH["habit"], TRUTH["stress"]
+    start, first = TRUTH["start"], smokes[:, 0]
+    rows = np.zeros((40, 3))
+    for week in range(2):
+        a, b, y = before[:, week], strained[:, week], now[:, week]
+        quiet = (1 - habit * a) * (1 - cause * b)
+        slope = np.where(y, 1 / (1 - quiet).clip(1e-9), -1 / quiet)
+        rows[:, 1] += (slope * a * (1 - cause * b)).sum(-1)
+        rows[:, 2] += (slope * b * (1 - habit * a)).sum(-1)
+    quiet = (1 - start) * (1 - cause * stress[:, 0])
+    slope = np.where(first, 1 / (1 - quiet), -1 / quiet)
+    rows[:, 0] = (slope * (1 - cause * stress[:, 0])).sum(-1)
+    rows[:, 2] += (slope * stress[:, 0] * (1 - start)).sum(-1)
+    # Particles draw which cause it was, and average the gradients of twelve draws: each has a
+    # standard deviation of at most (1 / p + 1 / (1 - p)) / 2, which is 3.2 here.
+    error = 4 * 3.2 * np.sqrt(12 / 200)
+    np.testing.assert_allclose(found[:, :3], rows, atol=error)
+    np.testing.assert_allclose(found[:, :3].mean(0), rows.mean(0), atol=error / np.sqrt(40))
+    assert not found[:, 3].any()
+
+
 def test_the_names_of_the_chances() -> None:
     """Each clause has the chance that the page says: with one of them at 1, the others at 0."""
     off = dict.fromkeys(run.NAMES.values(), 0.0)
@@ -137,7 +172,7 @@ def test_it_runs(
 def test_the_page_shows_what_was_recorded() -> None:
     record = json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert run.tables(record) in page
+    assert all(table in page for table in run.tables(record).split("\n\n"))
     assert f"{record['strain']:.3f}" in page and f"{record['particles']:.4f}" in page
     program = (FOLDER / "smokers.nsl").read_text(encoding="utf-8")
     assert f"```prolog\n{program}```" in page
