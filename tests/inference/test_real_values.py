@@ -132,3 +132,16 @@ def test_a_continuous_variable_is_not_rounded() -> None:
     """).infer()
     assert found.method == "enumerate" and not found.stderr
     assert found.queries["far"] == pytest.approx(0.32736042300928847)  # of a normal (0, sqrt 5)
+
+
+@pytest.mark.parametrize("method", ["exact", "rao-blackwellised"])
+def test_data_of_32_bits_are_the_decimals_that_they_stand_for(method: str) -> None:
+    """By hand: the nearest number of 32 bits to 0.1 is none of the outcomes."""
+    model = nesymm.compile(
+        "x(V)@t ~ categorical([0.2, 0.3, 0.5], [0.1, 12.75, 1234.567]). observe(x@t). "
+        "y@t :- x(0.1)@t. query(y@t)."
+    )
+    data = np.array([[0.1, 12.75, 1234.567, np.nan]], np.float32)
+    found = model.filter({"x": data}, method=method, key=0)
+    np.testing.assert_allclose(found.log_evidence, np.log(0.2 * 0.3 * 0.5), rtol=1e-5)
+    np.testing.assert_allclose(found.filtered["y@t"], [[1, 0, 0, 0.2]], atol=1e-6)

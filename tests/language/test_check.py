@@ -546,3 +546,13 @@ def test_a_network_is_not_unified_with() -> None:
     declared = ":- network(net, 2).\n:- input(z).\n"
     assert codes(declared + "q :- [X, Y] = net(z), X > Y.\nquery(q).") == ("E103",)
     checked(declared + "q :- [X, Y] is net(z), X > Y.\nquery(q).")
+
+
+@pytest.mark.parametrize("name", ["once", "print", "retract", "arg"])
+def test_names_without_arguments_are_the_programs_own(name: str) -> None:
+    checked = check(parse(f"0.5::{name}@t. a@t :- not {name}@t. query({name}@t).", "p"))
+    assert [str(q.atom.pred) for q in checked.queries] == [f"{name}/0"]
+    with pytest.raises(ProgramError, match=f"`{name}` is not supported"):
+        check(parse(f"{name}(x). query({name}(x)).", "p"))
+    with pytest.raises(ProgramError, match="E101"):
+        check(parse(f"a :- {name}. query(a).", "p"))

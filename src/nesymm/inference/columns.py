@@ -214,7 +214,7 @@ def _code(
         case Int():
             return _whole(want, column, type_, ignored, lead, bits)
         case Real():
-            filled = _numbers(want, np.where(ignored, 0.0, column), type_)
+            filled = _numbers(want, _decimals(np.where(ignored, 0.0, column)), type_)
             largest = np.finfo(f"float{bits}").max
             reason = f"is not a number that {bits} bits hold"
             return _checked(want, filled, np.abs(filled) <= largest, type_, lead, reason)
@@ -286,6 +286,21 @@ def _whole(
     fits = (filled >= limits.min) & (filled <= limits.max) & (filled.astype(float) < 2.0**63)
     reason = f"does not fit the {bits} bits of whole numbers"
     return _checked(want, filled, fits, type_, lead, reason).astype(np.int64)
+
+
+def _decimals(column: np.ndarray) -> np.ndarray:
+    """Numbers of few bits as the shortest decimals that they stand for: 0.1 is one of [0.1, 0.2],
+    and not the nearest number of 32 bits."""
+    if column.dtype.kind != "f" or column.dtype.itemsize >= 8:
+        return column
+    wide = column.astype(np.float64)
+    out, left = wide.copy(), np.ones(column.shape, bool)
+    for places in range(9):
+        shorter = np.round(wide, places)
+        found = left & (shorter.astype(column.dtype) == column)
+        out[found] = shorter[found]
+        left &= ~found
+    return out
 
 
 def _numbers(want: Wanted, column: np.ndarray, type_: Type) -> np.ndarray:

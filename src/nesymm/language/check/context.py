@@ -198,7 +198,7 @@ def retime(term: Term, scope: Scope) -> Term:
 
 
 def refuse(term: Struct) -> None:
-    """Prolog that is known and refused."""
-    if term.functor in builtins.REFUSED:
+    """Prolog that is known and refused; without arguments, the name is the program's own."""
+    if term.functor in builtins.REFUSED and (term.args or term.functor in ("!", "nl")):
         cause, cure = builtins.REFUSED[term.functor]
         fail("E105", f"`{term.functor}` is not supported: {cause}", term.span, cure)
