@@ -231,7 +231,7 @@ class World:
         sizes = whole.shape[: len(indices)]
         row: Any = 0
         for index, size in zip(indices, sizes, strict=True):
-            row = row * size + expand(jnp, index, dims)
+            row = row * size + expand(index, dims)
         row = checkpointed(row)
         flat = whole.reshape(-1, *whole.shape[len(indices) :])
         return Named(jnp.take(flat, row, axis=0, mode="clip"), dims)
@@ -256,7 +256,7 @@ class World:
 def call_network(networks: Mapping[str, Any], name: str, args: tuple[Named, ...]) -> Named:
     """A network on arrays of arguments: it is written for one, and mapped over the rest."""
     dims = union(a.dims for a in args)
-    arrays = [expand(jnp, a, dims) for a in args]
+    arrays = [expand(a, dims) for a in args]
     function = networks[name]
     if not dims:
         return Named(jnp.asarray(function(*arrays)))
