@@ -18,25 +18,12 @@ from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.beliefs import merge, partition, regroup
 from nesymm.inference.elimination.choices import Choice, choices
-from nesymm.inference.elimination.factors import (
-    add,
-    components,
-    draw,
-    eliminate,
-    logsumexp,
-)
-from nesymm.inference.elimination.summation import (
-    Target,
-    point,
-    product_along_axes,
-    sum_out,
-)
+from nesymm.inference.elimination.factors import add, components, draw, eliminate, logsumexp
+from nesymm.inference.elimination.summation import Target, point, product_along_axes, sum_out
 from nesymm.inference.estimators import average
 from nesymm.inference.evidence import ObservedWorld
 from nesymm.inference.named import Named, apply, expand, only, reduce, union
-from nesymm.inference.plan import (
-    Plan,
-)
+from nesymm.inference.plan import Plan
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem, defined, definitions, position_in, truth
 from nesymm.inference.state import (

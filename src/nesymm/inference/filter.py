@@ -33,14 +33,7 @@ from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import Run, to_arrays
 from nesymm.inference.methods import ExactForward
 from nesymm.inference.options import KL, Key, as_key
-from nesymm.inference.results import (
-    Failure,
-    Filtered,
-    FilterError,
-    Smoothed,
-    check_errors,
-    collect,
-)
+from nesymm.inference.results import Failure, Filtered, FilterError, Smoothed, check_errors, collect
 from nesymm.inference.sampling import Draws, Traced, arrange
 from nesymm.inference.state import Info, gradient_of
 from nesymm.ir.step import StepProgram

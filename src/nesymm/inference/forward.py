@@ -40,15 +40,7 @@ from nesymm.inference.plan import (
 )
 from nesymm.inference.questions import questions
 from nesymm.inference.sampling import Traced, draw_backward
-from nesymm.inference.state import (
-    LANES,
-    Fixed,
-    Info,
-    Settings,
-    Stage,
-    State,
-    initial_state,
-)
+from nesymm.inference.state import LANES, Fixed, Info, Settings, Stage, State, initial_state
 from nesymm.inference.world import Binding, Moment, call_network, lift_key
 from nesymm.ir.axes import places
 from nesymm.ir.expr import leaves, postorder

@@ -19,13 +19,7 @@ import numpy as np
 from nesymm.inference.arrays import cast, indexed, stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import Choice
-from nesymm.inference.lifting import (
-    fewer_values,
-    finite_arguments,
-    on_grid,
-    read,
-    value_types,
-)
+from nesymm.inference.lifting import fewer_values, finite_arguments, on_grid, read, value_types
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.state import checkpointed
 from nesymm.ir.expr import Expr

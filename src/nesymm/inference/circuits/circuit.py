@@ -23,12 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.circuits.compiler import (
-    MAX_NODES,
-    MAX_SECONDS,
-    TooLarge,
-    compile_graph,
-)
+from nesymm.inference.circuits.compiler import MAX_NODES, MAX_SECONDS, TooLarge, compile_graph
 from nesymm.inference.circuits.formula import Formula
 from nesymm.inference.circuits.graph import Graph
 from nesymm.inference.circuits.layers import Tables, tables_of

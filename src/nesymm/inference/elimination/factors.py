@@ -19,12 +19,7 @@ from nesymm.inference.arrays import entries, indexed, is_jax
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import log_sum_exp, safe_log
 from nesymm.inference.elimination.capacity import CAPACITY, Capacity
-from nesymm.inference.elimination.choices import (
-    PARTICLE,
-    Choice,
-    cells,
-    choices,
-)
+from nesymm.inference.elimination.choices import PARTICLE, Choice, cells, choices
 from nesymm.inference.elimination.disjunction import Disjunction, Tree
 from nesymm.inference.elimination.order import searched_order
 from nesymm.inference.named import Named, apply, deepen, expand, reduce, union
