@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from nesymm.model import Model, compile
     from nesymm.plots import plot
     from nesymm.training.checkpoints import CheckpointError
-    from nesymm.training.fit import fit
+    from nesymm.training.fit import fit, fit_many
     from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
     from nesymm.training.objectives import ELBO, Accuracy, LogEvidence, QueryLoss
     from nesymm.training.results import Fitted, TrainingError
-    from nesymm.training.several import fit_many
 
 avoid_crashing_fusions()
 
@@ -51,11 +50,10 @@ _HOMES = {
     "nesymm.model": ("Model", "compile"),
     "nesymm.plots": ("plot",),
     "nesymm.training.checkpoints": ("CheckpointError",),
-    "nesymm.training.fit": ("fit",),
+    "nesymm.training.fit": ("fit", "fit_many"),
     "nesymm.training.results": ("Fitted", "TrainingError"),
     "nesymm.training.networks": ("MLP", "ConvDecoder", "ConvEncoder", "Function"),
     "nesymm.training.objectives": ("ELBO", "Accuracy", "LogEvidence", "QueryLoss"),
-    "nesymm.training.several": ("fit_many",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

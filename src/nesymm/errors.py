@@ -64,9 +64,6 @@ class Span:
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
-    def to(self, other: Span) -> Span:
-        return Span(self.source, min(self.start, other.start), max(self.end, other.end))
-
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

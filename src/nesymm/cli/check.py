@@ -8,14 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from nesymm.cli.output import (
-    json_diagnostic,
-    print_json,
-    print_notes,
-    print_parts,
-    reporting,
-    text,
-)
+from nesymm.cli.output import json_diagnostic, print_json, print_notes, print_parts, reporting, text
 from nesymm.cli.reading import compile_files, read_constants
 from nesymm.ir.expr import leaves
 from nesymm.ir.show import outputs

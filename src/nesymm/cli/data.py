@@ -13,6 +13,7 @@ from nesymm.errors import NesymmError
 from nesymm.inference.data import LENGTH, Arrays, sequences_of, wanted
 from nesymm.inference.data_files import read_file
 from nesymm.model import Model
+from nesymm.training.objectives import read_labels
 
 _NONE: Mapping[str, bool] = MappingProxyType({})
 
@@ -29,19 +30,10 @@ def read_data(
         if name not in arrays:
             has = ", ".join(arrays) or "none"
             raise NesymmError(f"`{path}` has no labels {name} (it has: {has})")
-        if arrays[name].dtype.kind not in "biuf":
-            raise NesymmError(
-                f"`{path}`: labels {name}: expected zeros and ones, NaN where there is none; "
-                f"received an array of {arrays[name].dtype}"
-            )
-        truths[name] = np.asarray(arrays[name], dtype=np.float64)
-        known = truths[name][~np.isnan(truths[name])]
-        if not np.isin(known, (0, 1)).all():
-            odd = known[~np.isin(known, (0, 1))][0]
-            raise NesymmError(
-                f"`{path}`: labels {name}: expected zeros and ones, NaN where there is none; "
-                f"received {odd:g}"
-            )
+        try:
+            truths[name] = read_labels(name, arrays[name])
+        except NesymmError as error:
+            raise NesymmError(f"`{path}`: {error}") from None
     unread = [n for n in arrays if n not in read and n not in truths]
     if unread:
         typer.echo(f"`{path}`: not read: {', '.join(unread)}", err=True)

@@ -15,14 +15,7 @@ from nesymm.ground.unify import NeedsUnfolding, meet
 from nesymm.ir.algebra import and_, or_
 from nesymm.ir.axes import anywhere
 from nesymm.ir.expr import FALSE
-from nesymm.ir.symbols import (
-    CondList,
-    each_value,
-    has_symbol,
-    inside,
-    key_of,
-    ways,
-)
+from nesymm.ir.symbols import CondList, each_value, has_symbol, inside, key_of, ways
 
 # Up to so many atoms are written out.
 _MOST_ATOMS = 10_000

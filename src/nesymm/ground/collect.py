@@ -15,14 +15,7 @@ from nesymm.ground.uncertain_lists import unfold
 from nesymm.ground.unify import Env, meet, resolve
 from nesymm.ir.algebra import and_, or_
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr
-from nesymm.ir.symbols import (
-    CondList,
-    axes_of,
-    each_value,
-    is_ground,
-    key_of,
-    ways,
-)
+from nesymm.ir.symbols import CondList, axes_of, each_value, is_ground, key_of, ways
 from nesymm.ir.terms import rounded
 from nesymm.ir.types import INF
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 from nesymm.errors import Span, fail
 from nesymm.ground.tabling import Table
 from nesymm.ir.algebra import conjuncts, or_
-from nesymm.ir.axes import rebuild
+from nesymm.ir.axes import replacing
 from nesymm.ir.expr import Expr, System, fold, make, rewrite
 from nesymm.ir.reachability import strong_components
 from nesymm.ir.terms import atom_text
@@ -68,11 +68,11 @@ def break_cycles(group: list[Table]) -> None:
     meaning: dict[Expr, Expr] = {}
     memo: dict[int, Expr] = {}
 
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        return meaning[node] if node.op == "atom" else rebuild(node, args)
+    def known(node: Expr) -> Expr | None:
+        return meaning[node] if node.op == "atom" else None
 
     def defined(expr: Expr) -> Expr:
-        return rewrite(expr, rule, memo, keep=lambda n: not scan.atoms(n))
+        return rewrite(expr, replacing(known), memo, keep=lambda n: not scan.atoms(n))
 
     def define(reference: Expr) -> Expr:
         return or_(*map(defined, atoms[reference].derivations))

@@ -449,13 +449,6 @@ def add_family(family: Family, density: Density) -> None:
     DENSITIES[family.name] = density
 
 
-def log_density(xp: Any, family: str, params: tuple, x: Array) -> Array:
-    """The log-density at x (log-mass for a countable family)."""
-    if family not in DENSITIES:
-        raise NesymmError(f"there is no density for {family} here")
-    return DENSITIES[family].log(xp, special(xp), x, *params)
-
-
 def make_distribution(family: str, params: list[Any]) -> Any:
     """A NumPyro distribution for an infinite family."""
     import numpyro.distributions as dist

@@ -42,7 +42,7 @@ def average(
     dims = (BATCH, *question.axes, PARTICLE)
     sizes = tuple(a.size for a in question.axes)
     shape = (settings.batch, *sizes, settings.particles)
-    values = jnp.broadcast_to(expand(jnp, probability, dims), shape)
+    values = jnp.broadcast_to(expand(probability, dims), shape)
 
     def aligned(x: Any) -> Any:
         return x.reshape(settings.batch, *(1,) * len(sizes), settings.particles)
@@ -114,12 +114,12 @@ def marginal_scores(
         value = problem.low.value(expr)
         if column != "present":
             value = problem.low.recode(value, expr.type, slot.fields[column])
-        here = apply(jnp, jnp.equal, value, goal)
-        same = apply(jnp, jnp.logical_and, same, here)
+        here = apply(jnp.equal, value, goal)
+        same = apply(jnp.logical_and, same, here)
     n = settings.particles
     shape = (settings.batch, n, n)
     p = problem.probability(same, ())
-    table = jnp.broadcast_to(expand(jnp, p, (BATCH, PARTICLE, TARGET)), shape)
+    table = jnp.broadcast_to(expand(p, (BATCH, PARTICLE, TARGET)), shape)
     mean = jnp.mean(table, axis=1)
     fixed = stop_gradient(table)
     better = fixed - jnp.mean(fixed, axis=1, keepdims=True)

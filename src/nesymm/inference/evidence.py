@@ -51,7 +51,7 @@ def same(low: Tables, a: Named, a_type: Type, b: Named, b_type: Type) -> Named:
         both = join(a_type, b_type)
         assert both is not None
         a, b = low.recode(a, a_type, both), low.recode(b, b_type, both)
-    return apply(jnp, jnp.equal, a, b)
+    return apply(jnp.equal, a, b)
 
 
 def never_made(moment: Moment, observation: ObservationDecl) -> bool:
@@ -78,9 +78,7 @@ def _summed(low: Tables, observation: ObservationDecl, inside: Folded) -> Named:
         observed = moment.seen[observation.name][0]
     else:
         observed = Named(jnp.asarray(bool(observation.value)))
-    fits = [
-        checkpointed(apply(jnp, jnp.equal, low.value(holds), observed)) for holds in inside.holds
-    ]
+    fits = [checkpointed(apply(jnp.equal, low.value(holds), observed)) for holds in inside.holds]
     priors = masses_apart(low, inside.variable)
     logs = _sum_where(fits, priors, log_add, -jnp.inf)
     plain = _sum_where(fits, [Named(p.plain, p.dims) for p in priors], jnp.add, 0.0)
@@ -88,10 +86,10 @@ def _summed(low: Tables, observation: ObservationDecl, inside: Folded) -> Named:
         # Where it is not drawn it has its first outcome.
         drawn = checkpointed(low.value(inside.variable.guard))
         sure = log_truth(fits[0], low.real)
-        logs = apply(jnp, jnp.where, drawn, logs, sure)
-        plain = apply(jnp, jnp.where, drawn, plain, Named(sure.plain, sure.dims))
+        logs = apply(jnp.where, drawn, logs, sure)
+        plain = apply(jnp.where, drawn, plain, Named(sure.plain, sure.dims))
     dims = union([logs.dims, plain.dims])
-    factor = Factor(expand(jnp, logs, dims), dims, expand(jnp, plain, dims))
+    factor = Factor(expand(logs, dims), dims, expand(plain, dims))
     mask = seen(moment, observation)
     return factor if mask is None else _masked(mask, factor)
 
@@ -110,8 +108,8 @@ def _sum_where(
         if i == len(pairs):
             return Named(jnp.asarray(nothing, terms[0].array.dtype)) if total is None else total
         fit, term = pairs[i]
-        more = term if total is None else apply(jnp, both, total, term)
-        return apply(jnp, jnp.where, fit, rest(i + 1, more), rest(i + 1, total))
+        more = term if total is None else apply(both, total, term)
+        return apply(jnp.where, fit, rest(i + 1, more), rest(i + 1, total))
 
     return rest(0, None)
 
@@ -122,7 +120,7 @@ def _masked(mask: Named, factor: Named) -> Named:
     if not isinstance(factor, Factor):
         return logs
     plain = Named(factor.plain, factor.dims)
-    observed_column = apply(jnp, lambda m, f: jnp.where(m, f, 1.0), mask, plain)
+    observed_column = apply(lambda m, f: jnp.where(m, f, 1.0), mask, plain)
     return Factor(logs.array, logs.dims, observed_column.array)
 
 
@@ -149,7 +147,7 @@ def _at_position(factor: Named, axes: tuple[Axis, ...], position: int) -> Named:
         position //= axis.size
         if axis in factor.dims:
             here = {axis: Named(jnp.asarray(index))}
-            factor = alike(factor, lambda f, here=here: pick_at(jnp, f, here))  # type: ignore[misc]
+            factor = alike(factor, lambda f, here=here: pick_at(f, here))  # type: ignore[misc]
     return factor
 
 
@@ -163,7 +161,7 @@ def _single(
         holds = here(observation.holds)
         if observation.value is None:
             observed = low.world.moment.seen[observation.name][0]
-            return [log_truth(apply(jnp, jnp.equal, low.value(holds), observed), low.real)]
+            return [log_truth(apply(jnp.equal, low.value(holds), observed), low.real)]
         # A conjunction that is known to hold is one factor per conjunct.
         parts = (
             conjuncts(holds)
@@ -180,11 +178,9 @@ def _single(
         weight = Named(jnp.zeros((), low.real))
         for i, expr in enumerate(branch.values):
             observed, type_ = observed_column(low, observation, i)
-            weight = apply(
-                jnp, jnp.add, weight, _value_factor(low, plan, here(expr), observed, type_)
-            )
+            weight = apply(jnp.add, weight, _value_factor(low, plan, here(expr), observed, type_))
         condition = low.value(here(branch.condition))
-        total = apply(jnp, jnp.where, condition, weight, total)
+        total = apply(jnp.where, condition, weight, total)
     return [total]
 
 
@@ -196,10 +192,10 @@ def _value_factor(low: Tables, plan: Plan, value: Expr, observed: Named, type_: 
             table = masses(low, variable, dim, variable.guard, variable.params)
             codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
             match = same(low, codes, variable.type, observed, type_)
-            position = reduce(jnp, lambda a, axis: jnp.argmax(a, axis[0]), match, [dim])
-            inside = reduce(jnp, jnp.any, match, [dim])
-            chosen = pick_at(jnp, table, {dim: position})
-            return apply(jnp, lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
+            position = reduce(lambda a, axis: jnp.argmax(a, axis[0]), match, [dim])
+            inside = reduce(jnp.any, match, [dim])
+            chosen = pick_at(table, {dim: position})
+            return apply(lambda i, c: jnp.where(i, c, -jnp.inf), inside, chosen)
         if not variable.finite:
             if plan.split and variable.axes and all(map(is_const, value.args)):
                 return _density_of_one(low, variable, observed, value)
@@ -293,12 +289,12 @@ def given(low: Tables, variable: RandomVariable, table: Named) -> Named:
                 assert here is not None
                 observed, type_ = observed_column(low, observation, i)
                 observed = low.recode(observed, type_, variable.type)
-                observed_here = apply(jnp, jnp.where, here, observed, table)
+                observed_here = apply(jnp.where, here, observed, table)
                 # Data have an axis for a plate of one element, which a variable has not.
                 alone = {
                     d: Named(jnp.asarray(0))
                     for d in observed_here.dims
                     if isinstance(d, Axis) and d not in variable.axes
                 }
-                table = pick_at(jnp, observed_here, alone)
+                table = pick_at(observed_here, alone)
     return table

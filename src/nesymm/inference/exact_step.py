@@ -18,25 +18,12 @@ from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.beliefs import merge, partition, regroup
 from nesymm.inference.elimination.choices import Choice, choices
-from nesymm.inference.elimination.factors import (
-    add,
-    components,
-    draw,
-    eliminate,
-    logsumexp,
-)
-from nesymm.inference.elimination.summation import (
-    Target,
-    point,
-    product_along_axes,
-    sum_out,
-)
+from nesymm.inference.elimination.factors import add, components, draw, eliminate, logsumexp
+from nesymm.inference.elimination.summation import Target, point, product_along_axes, sum_out
 from nesymm.inference.estimators import average
 from nesymm.inference.evidence import ObservedWorld
 from nesymm.inference.named import Named, apply, expand, only, reduce, union
-from nesymm.inference.plan import (
-    Plan,
-)
+from nesymm.inference.plan import Plan
 from nesymm.inference.questions import Question
 from nesymm.inference.solve import Problem, defined, definitions, position_in, truth
 from nesymm.inference.state import (
@@ -91,12 +78,12 @@ class ExactStep:
         before = state.log_weights
         gain, beliefs, known = self._forward(low, problem, state.fixed, stage.end)
         for part in self.model.weights_ahead(low):
-            gain = apply(jnp, jnp.add, gain, part)
+            gain = apply(jnp.add, gain, part)
         for part in problem.proposed():
-            gain = apply(jnp, subtract, gain, part)
+            gain = apply(subtract, gain, part)
         gain = only(self._alive(), gain)
-        log_weights = per_particle(apply(jnp, jnp.add, before, gain), settings).array
-        total = logsumexp(jnp, log_weights, -1)
+        log_weights = per_particle(apply(jnp.add, before, gain), settings).array
+        total = logsumexp(log_weights, -1)
         answers = {
             q.key: average(q, problem.answer(q), log_weights, before.array, settings) for q in ask
         }
@@ -141,7 +128,7 @@ class ExactStep:
 
     def _alive(self) -> Named:
         """Which sequences have this step."""
-        return apply(jnp, jnp.less_equal, Named(jnp.asarray(self.moment.time)), self.moment.last)
+        return apply(jnp.less_equal, Named(jnp.asarray(self.moment.time)), self.moment.last)
 
     def _known_static(self, low: Tables, name: str) -> Named:
         value = low.world.known(low, name)
@@ -176,7 +163,7 @@ class ExactStep:
         for members in components(parts):
             together = [parts[i] for i in members]
             self.capacity.refuse(union(f.dims for f in together))
-            joined.append(add(jnp, together))
+            joined.append(add(together))
         merged = merge(fixed.partition, partition(joined))
         joined = regroup(joined, merged, self.capacity)
         total, beliefs = self._normalised(total, joined)
@@ -188,8 +175,8 @@ class ExactStep:
         for members in components(parts):
             first, *others = (parts[i] for i in members)
             norm, _ = sum_out([first, *others], (), frozenset(), self.capacity, self.engine.sum)
-            total = apply(jnp, jnp.add, total, norm)
-            out += [apply(jnp, subtract, first, norm), *others]
+            total = apply(jnp.add, total, norm)
+            out += [apply(subtract, first, norm), *others]
         return total, out
 
     # ------------------------------------------------------------ next to previous
@@ -243,11 +230,11 @@ class ExactStep:
         factors = [*problem.prior, *problem.evidence]
         for target in self._targets(low, self.state.fixed)[0]:
             goal = after[_as_slot(target.new)]
-            factors.append(log_truth(apply(jnp, jnp.equal, target.index, goal), low.real))
+            factors.append(log_truth(apply(jnp.equal, target.index, goal), low.real))
         for dim in {d for f in factors for d in choices(f.dims) if d in after}:
             if dim.name in self.plan.beliefs:
                 here = Named(jnp.arange(dim.size), (dim,))
-                factors.append(log_truth(apply(jnp, jnp.equal, here, after[dim]), low.real))
+                factors.append(log_truth(apply(jnp.equal, here, after[dim]), low.real))
         factors += definitions(low, factors)
         return draw_all([product_along_axes(f) for f in factors], key, lanes, self.engine, rows)
 
@@ -282,7 +269,7 @@ class ExactStep:
                     type_ = self.engine.types[slot.name, i]
                     index = position_in(low, at_place(value, slot.axes, key), type_)
                     if there is not None:
-                        index = apply(jnp, lambda h, x: jnp.where(h, x, 0), there, index)
+                        index = apply(lambda h, x: jnp.where(h, x, 0), there, index)
                     yield Choice("next", (slot.name, i), key, len(domains[slot.name, i])), index
 
     def _next_carried(self, low: Tables) -> dict[str, Named]:
@@ -301,7 +288,7 @@ class ExactStep:
                 raised = Named(joint.array[1] > 0, joint.dims[1:])
             else:
                 raised = Named(raising.index.array > 0, raising.index.dims)
-            array = jnp.broadcast_to(expand(jnp, raised, LANES), self.settings.shape(LANES))
+            array = jnp.broadcast_to(expand(raised, LANES), self.settings.shape(LANES))
             out.append(jnp.any(array, -1))
         return jnp.stack(out, -1) if out else jnp.zeros((self.settings.batch, 0), bool)
 
@@ -331,23 +318,22 @@ def draw_all(
     for number, group in enumerate(components(factors)):
         inside = [factors[i] for i in group]
         eliminated = eliminate(
-            jnp,
             inside,
             sum_=engine.sum,
             capacity=engine.capacity(lanes.batch),
         )
         known = isinstance(key, np.random.Generator)
         here = key if known else jax.random.fold_in(key, number)
-        out |= draw(jax, here, eliminated, lanes.shape, rows, LANES, engine.best)
+        out |= draw(here, eliminated, lanes.shape, rows, LANES, engine.best)
     return out
 
 
 def _largest(factor: Named) -> Any:
     """The largest number of a log-table, per sequence."""
     dims = choices(factor.dims)
-    top = reduce(jnp, jnp.max, factor, dims)
+    top = reduce(jnp.max, factor, dims)
     array = jnp.where(jnp.isfinite(top.array), top.array, 0.0)
-    return expand(jnp, Named(array, top.dims), factor.dims)
+    return expand(Named(array, top.dims), factor.dims)
 
 
 def _as_next(dim: Any) -> Any:

@@ -197,7 +197,7 @@ def _instances(low: Tables, use: ClauseUse) -> Iterator[tuple[tuple, dict[str, A
     dims = union([holds.dims, *(v.dims for v in values)])
     axes = [d for d in dims if isinstance(d, Axis) and d not in own]
     sizes = [a.size for a in axes]
-    truth = expand(np, _only(holds), tuple(axes))
+    truth = expand(_only(holds), tuple(axes))
     for position in np.argwhere(np.broadcast_to(truth, sizes)):
         place = dict(zip(axes, map(int, position), strict=True))
 

@@ -18,7 +18,7 @@ from nesymm.errors import NesymmError
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.binding import bind, everything
 from nesymm.inference.data import Sequences
-from nesymm.inference.elimination.beliefs import maximum, merge, partition, regroup
+from nesymm.inference.elimination.beliefs import merge, partition, regroup
 from nesymm.inference.elimination.capacity import MAX_BYTES, Capacity, by_some_naming
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.elimination.factors import logsumexp
@@ -40,15 +40,7 @@ from nesymm.inference.plan import (
 )
 from nesymm.inference.questions import questions
 from nesymm.inference.sampling import Traced, draw_backward
-from nesymm.inference.state import (
-    LANES,
-    Fixed,
-    Info,
-    Settings,
-    Stage,
-    State,
-    initial_state,
-)
+from nesymm.inference.state import LANES, Fixed, Info, Settings, Stage, State, initial_state
 from nesymm.inference.world import Binding, Moment, call_network, lift_key
 from nesymm.ir.axes import places
 from nesymm.ir.expr import leaves, postorder
@@ -140,7 +132,7 @@ class ExactFilter:
 
     @property
     def sum(self) -> Any:
-        return maximum if self.best else logsumexp
+        return jnp.max if self.best else logsumexp
 
     # ------------------------------------------------------------ the protocol of engines
 

@@ -194,7 +194,7 @@ class _Replay:
         return Named(jnp.stack(full, axis=-1), dims), observation.axes
 
     def _spread(self, value: Named, dims: tuple) -> Any:
-        array = expand(jnp, value, dims)
+        array = expand(value, dims)
         return jnp.broadcast_to(array, (*self.settings.shape(dims), *array.shape[len(dims) :]))
 
     def _arranged(self, value: Named, axes: tuple[Axis, ...]) -> Any:
@@ -264,7 +264,7 @@ def _where(mask: Named | None, a: Named, b: Named | None) -> Named:
     """a where the mask holds (None: everywhere), else b."""
     if mask is None or b is None:
         return a
-    return apply(jnp, jnp.where, mask, a, b)
+    return apply(jnp.where, mask, a, b)
 
 
 def _lined(array: Any, axes: tuple[Axis, ...]) -> Named:

@@ -18,7 +18,7 @@ from nesymm.errors import Diagnostic, ProgramError
 from nesymm.inference.densities import DENSITIES
 from nesymm.ir.algebra import and_, const, is_const, le, lt, not_, or_
 from nesymm.ir.arithmetic import arithmetic
-from nesymm.ir.axes import case, rebuild
+from nesymm.ir.axes import case, rebuild, replacing
 from nesymm.ir.expr import FALSE, TRUE, Expr, leaves, make, postorder
 from nesymm.ir.step import ObservationDecl, RandomVariable, StepProgram
 from nesymm.ir.types import Int, Real, Tensor
@@ -70,10 +70,7 @@ def substitute_observed(step: StepProgram) -> StepProgram:
     if not given:
         return step
 
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        return given[node] if node in given else rebuild(node, args)
-
-    changed = step.rewrite(rule)
+    changed = step.rewrite(replacing(given.get))
     kept = tuple(
         replace(
             new,
@@ -164,10 +161,7 @@ def eliminate(step: StepProgram) -> StepProgram:
     for form, comparisons in groups.items():
         added.append(finder.interval_variable(form, comparisons, replaced))
 
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        return replaced[node] if node in replaced else rebuild(node, args)
-
-    changed = step.rewrite(rule)
+    changed = step.rewrite(replacing(replaced.get))
     gone = {node.data for form in groups for node, _ in form}
     kept = tuple(v for v in changed.variables if v.name not in gone)
     return replace(changed, variables=(*kept, *added))

@@ -110,10 +110,10 @@ def read(low: Tables, table: Named, call: Expr, finite: Mapping[int, Int | Enum]
     table = table.rename(named)
     if not indices:
         dims = union([table.dims])
-        return Named(expand(jnp, table, dims), dims)
+        return Named(expand(table, dims), dims)
     others = tuple(d for d in table.dims if d not in indices)
-    array = expand(jnp, table, (*indices, *others))
-    return take(jnp, array, list(indices.values()), others)
+    array = expand(table, (*indices, *others))
+    return take(array, list(indices.values()), others)
 
 
 def _whole(index: Named, type_: Int | Enum) -> Choice | None:

@@ -308,7 +308,7 @@ def broadcast(state: State, wanted: Any) -> State:
 
     def one(value: Named, want: tuple[Any, ...]) -> Named:
         dims, dtype, shape = want
-        array = deepen(jnp, expand(jnp, value, dims), len(shape))
+        array = deepen(expand(value, dims), len(shape))
         return Named(cast(jnp.broadcast_to(array, shape), dtype), dims)
 
     found: State = each_array(one, state, wanted)

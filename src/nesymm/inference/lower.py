@@ -60,22 +60,22 @@ class Lowering(ABC):
                 both = xp.logical_and if expr.op == "and" else xp.logical_or
                 result = args[0]
                 for arg in args[1:]:
-                    result = apply(xp, both, result, arg)
+                    result = apply(both, result, arg)
                 return result
             case "not":
                 return Named(xp.logical_not(args[0].array), args[0].dims)
             case "eq":
                 return self._equal(expr, args)
             case "lt":
-                return apply(xp, xp.less, *args)
+                return apply(xp.less, *args)
             case "le":
-                return apply(xp, xp.less_equal, *args)
+                return apply(xp.less_equal, *args)
             case "number":
                 return Named(args[0].array.astype(self.whole), args[0].dims)
             case "case":
                 return self._case(expr, args)
             case "any":
-                return reduce(xp, xp.any, args[0], [expr.data])
+                return reduce(xp.any, args[0], [expr.data])
             case "sum" | "min" | "max" | "pick" if isinstance(expr.data, Axis):
                 return self._reduce(expr, args)
             case "lookup":
@@ -85,7 +85,7 @@ class Lowering(ABC):
             case "softplus":
                 return Named(constrain(xp, "positive", args[0].array), args[0].dims)
             case "log_mass":
-                return apply(xp, lambda *a: self._log_mass(expr, a), *args)
+                return apply(lambda *a: self._log_mass(expr, a), *args)
             case "vector":
                 return self._vector(expr, args)
             case "item":
@@ -104,9 +104,9 @@ class Lowering(ABC):
                 aligned = [
                     self.recode(x, a.type, Real()) for x, a in zip(args, expr.args, strict=True)
                 ]
-                return apply(xp, xp.power, *aligned)
+                return apply(xp.power, *aligned)
             case op if op in _BINARY:
-                return apply(xp, getattr(xp, _BINARY[op]), *args)
+                return apply(getattr(xp, _BINARY[op]), *args)
         return self.leaf(expr, args)
 
     def _vector(self, expr: Expr, args: tuple[Named, ...]) -> Named:
@@ -119,7 +119,7 @@ class Lowering(ABC):
         if all(isinstance(a.array, np.ndarray) and not a.dims for a in args):
             return Named(np.stack([a.array for a in args]))
         dims = union(a.dims for a in args)
-        aligned = [expand(xp, a, dims).astype(self.real) for a in args]
+        aligned = [expand(a, dims).astype(self.real) for a in args]
         return Named(xp.stack(xp.broadcast_arrays(*aligned), len(dims)), dims)
 
     def _log_mass(self, expr: Expr, arrays: tuple[Any, ...]) -> Any:
@@ -167,7 +167,7 @@ class Lowering(ABC):
             both = join(a.type, b.type)
             assert isinstance(both, Enum)
             args = (self.recode(args[0], a.type, both), self.recode(args[1], b.type, both))
-        return apply(xp, xp.equal, *args)
+        return apply(xp.equal, *args)
 
     def recode(self, value: Named, source: Type, target: Type) -> Named:
         """Translate values to the type of the expression that uses them.
@@ -191,19 +191,19 @@ class Lowering(ABC):
         # Where no condition holds any value will do; the first keeps shapes simple.
         result = branches[0]
         for condition, branch in zip(reversed(args[::2]), reversed(branches), strict=True):
-            result = apply(xp, xp.where, condition, branch, result)
+            result = apply(xp.where, condition, branch, result)
         return result
 
     def _reduce(self, expr: Expr, args: tuple[Named, ...]) -> Named:
         axis = expr.data
         condition, value = args
         if expr.op == "sum":
-            masked = apply(xp, lambda c, v: xp.where(c, v, 0), condition, value)
+            masked = apply(lambda c, v: xp.where(c, v, 0), condition, value)
             if axis not in masked.dims:
                 return Named(masked.array * axis.size, masked.dims)
-            return reduce(xp, xp.sum, masked, [axis])
-        both = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[0], condition, value)
-        full = apply(xp, lambda c, v: xp.broadcast_arrays(c, v)[1], condition, value)
+            return reduce(xp.sum, masked, [axis])
+        both = apply(lambda c, v: xp.broadcast_arrays(c, v)[0], condition, value)
+        full = apply(lambda c, v: xp.broadcast_arrays(c, v)[1], condition, value)
         if axis not in both.dims:
             return full
         position = both.dims.index(axis)
@@ -214,7 +214,7 @@ class Lowering(ABC):
             return Named(xp.squeeze(picked, position), kept)
         worst = xp.min(full.array) if expr.op == "max" else xp.max(full.array)
         guarded = Named(xp.where(both.array, full.array, worst), both.dims)
-        return reduce(xp, xp.max if expr.op == "max" else xp.min, guarded, [axis])
+        return reduce(xp.max if expr.op == "max" else xp.min, guarded, [axis])
 
     # ------------------------------------------------------------ tables and keys
 
@@ -231,7 +231,7 @@ class Lowering(ABC):
             self.index(self.recode(k, a.type, d) if isinstance(d, Enum) else k, d)
             for k, a, d in zip(keys, expr.args, table.domains, strict=True)
         ]
-        return take(xp, xp.asarray(dense), indices)
+        return take(xp.asarray(dense), indices)
 
     def _code(self, value: Any, type_: Type) -> Any:
         if value is None:
@@ -270,7 +270,7 @@ class Lowering(ABC):
             self.index(self.recode(k, s.type, a.type) if isinstance(a.type, Enum) else k, a.type)
             for k, s, a in zip(keys, sources, axes, strict=True)
         ]
-        return take(xp, table, indices, trailing)
+        return take(table, indices, trailing)
 
 
 def _positions(type_: Int | Enum) -> Mapping[Any, int]:

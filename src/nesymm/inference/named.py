@@ -15,8 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nesymm.inference.arrays import indexed
-from nesymm.inference.arrays import xp as either
+from nesymm.inference.arrays import indexed, xp
 
 Dim = Hashable
 
@@ -41,7 +40,7 @@ def _rank(dim: Dim) -> int:
     return getattr(dim, "rank", 0)
 
 
-def expand(xp: Any, value: Named, dims: tuple[Dim, ...]) -> Any:
+def expand(value: Named, dims: tuple[Dim, ...]) -> Any:
     """The bare array with exactly these dimensions, of size 1 where it has none."""
     if value.dims == dims:
         return value.array
@@ -54,7 +53,7 @@ def expand(xp: Any, value: Named, dims: tuple[Dim, ...]) -> Any:
     return array.reshape((*named, *shape))
 
 
-def apply(xp: Any, function: Callable[..., Any], *values: Named) -> Named:
+def apply(function: Callable[..., Any], *values: Named) -> Named:
     """An elementwise function of aligned arrays.
 
     What has no dimensions behind the named ones is the same for all that lies there.
@@ -63,37 +62,37 @@ def apply(xp: Any, function: Callable[..., Any], *values: Named) -> Named:
     if all(v.dims == first.dims and v.array.ndim == first.array.ndim for v in values):
         return Named(function(*(v.array for v in values)), first.dims)
     dims = union(v.dims for v in values)
-    aligned = [expand(xp, v, dims) for v in values]
+    aligned = [expand(v, dims) for v in values]
     depth = max(a.ndim for a in aligned)
-    return Named(function(*(deepen(xp, a, depth) for a in aligned)), dims)
+    return Named(function(*(deepen(a, depth) for a in aligned)), dims)
 
 
 def only(condition: Named, value: Named) -> Named:
     """A value where a condition holds, and 0 elsewhere."""
-    return apply(either, lambda c, v: either.where(c, v, 0.0), condition, value)
+    return apply(lambda c, v: xp.where(c, v, 0.0), condition, value)
 
 
 def all_of(conditions: Iterable[Named | None]) -> Named | None:
     """Where all conditions hold; None is everywhere."""
     known = [c for c in conditions if c is not None]
-    return apply_all(either.logical_and, known) if known else None
+    return apply_all(xp.logical_and, known) if known else None
 
 
 def apply_all(function: Callable[[Any, Any], Any], values: Sequence[Named]) -> Named:
     """A function of two arrays for several, one after the other."""
     result, *others = values
     for value in others:
-        result = apply(either, function, result, value)
+        result = apply(function, result, value)
     return result
 
 
-def deepen(xp: Any, array: Any, depth: int) -> Any:
+def deepen(array: Any, depth: int) -> Any:
     """An array with dimensions of size 1 behind its own, so that it has `depth` of them."""
     missing = depth - array.ndim
     return xp.reshape(array, (*array.shape, *(1,) * missing)) if missing else array
 
 
-def reduce(xp: Any, function: Callable[..., Any], value: Named, dims: Iterable[Dim]) -> Named:
+def reduce(function: Callable[..., Any], value: Named, dims: Iterable[Dim]) -> Named:
     """A reduction (`function(array, axis=…)`) over some of the dimensions."""
     gone = [d for d in dims if d in value.dims]
     if not gone:
@@ -103,7 +102,7 @@ def reduce(xp: Any, function: Callable[..., Any], value: Named, dims: Iterable[D
     return Named(function(value.array, axis=axes), kept)
 
 
-def take(xp: Any, table: Any, indices: Sequence[Named], trailing: tuple[Dim, ...] = ()) -> Named:
+def take(table: Any, indices: Sequence[Named], trailing: tuple[Dim, ...] = ()) -> Named:
     """Entries of an array by one index array per leading dimension (a gather)."""
     if not indices:
         return Named(table, trailing)
@@ -113,6 +112,6 @@ def take(xp: Any, table: Any, indices: Sequence[Named], trailing: tuple[Dim, ...
         kept = table.shape[len(indices) : len(indices) + len(trailing)]
         own = [Named(xp.arange(n), (d,)) for d, n in zip(trailing, kept, strict=True)]
         dims = union([dims, trailing])
-        return Named(indexed(table, tuple(expand(xp, i, dims) for i in (*indices, *own))), dims)
-    picked = indexed(table, tuple(expand(xp, i, dims) for i in indices))
+        return Named(indexed(table, tuple(expand(i, dims) for i in (*indices, *own))), dims)
+    picked = indexed(table, tuple(expand(i, dims) for i in indices))
     return Named(picked, (*dims, *trailing))

@@ -124,15 +124,15 @@ class ParticleStep:
         problem = self.model.problem(low, known(state.beliefs))
         gain = problem.gain()
         for part in (*self.model.weights_ahead(low), *self.model.invalid(low, problem)):
-            gain = apply(jnp, jnp.add, gain, part)
-        alive = apply(jnp, jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
+            gain = apply(jnp.add, gain, part)
+        alive = apply(jnp.less_equal, Named(jnp.asarray(moment.time)), moment.last)
         gain = only(alive, gain)
         log_weights = checkpointed(
-            per_particle(apply(jnp, jnp.add, state.log_weights, gain), self.settings).array
+            per_particle(apply(jnp.add, state.log_weights, gain), self.settings).array
         )
         if self.settings.estimator not in (None, "surrogate"):
             log_weights = stop_gradient(log_weights)
-        total = logsumexp(jnp, stop(log_weights) if fixed else log_weights, -1)
+        total = logsumexp(stop(log_weights) if fixed else log_weights, -1)
         return _Weighed(values, problem, alive, gain, log_weights, total)
 
     def _move(
@@ -156,20 +156,18 @@ class ParticleStep:
             if settings.estimator is not None:
                 # Where the gain has its gradient, the rest is that of what was drawn given it.
                 gain = gather_ancestors(found.gain, ancestors)
-                rest = score if self.fixed else apply(jnp, jnp.subtract, score, gain)
-                gradient = apply(
-                    jnp, lambda a, x: jnp.where(a, gradient_of(x), 0.0), found.alive, rest
-                )
+                rest = score if self.fixed else apply(jnp.subtract, score, gain)
+                gradient = apply(lambda a, x: jnp.where(a, gradient_of(x), 0.0), found.alive, rest)
                 if settings.estimator == "surrogate":
-                    after = after + expand(jnp, gradient, LANES)
+                    after = after + expand(gradient, LANES)
                 else:
                     scores = per_particle(
-                        apply(jnp, jnp.add, gather_ancestors(scores, ancestors), gradient), settings
+                        apply(jnp.add, gather_ancestors(scores, ancestors), gradient), settings
                     )
         if settings.estimator == "recursive_rloo":
             scores = marginal_scores(found.problem, new_slots, state.scores, settings)
         # Weights have mean one, so that their logarithms stay small however long it runs.
-        mean = stop_gradient(logsumexp(jnp, after, -1)) - np.log(settings.particles)
+        mean = stop_gradient(logsumexp(after, -1)) - np.log(settings.particles)
         after = subtract(after, mean[:, None])
         wanted = values if settings.record else self.kept
         known = {n: concrete.world.known(concrete, n) for n in wanted if n in values}
@@ -222,12 +220,12 @@ class ParticleStep:
         stopped = stop_gradient(log_weights)
         weights = normalise(stopped)
         effective = effective_size(weights)
-        alive = jnp.asarray(self.moment.time) < expand(jnp, self.moment.last, (BATCH,))
+        alive = jnp.asarray(self.moment.time) < expand(self.moment.last, (BATCH,))
         due = (effective < settings.threshold * n) & alive
         chosen = jnp.asarray(settings.resample(key, weights), jnp.int32)
         own = jnp.arange(n, dtype=jnp.int32)
         due, ancestors = checkpointed((due, jnp.where(due[:, None], chosen, own)))
-        mean = logsumexp(jnp, stopped, -1) - np.log(n)
+        mean = logsumexp(stopped, -1) - np.log(n)
         followed = jnp.take_along_axis(log_weights, ancestors, axis=-1)
         after = jnp.where(due[:, None], mean[:, None] + gradient_of(followed), log_weights)
         return Named(ancestors, LANES), after, due
@@ -266,7 +264,7 @@ class ParticleStep:
                 continue
             for table in self.model.tables_of(low, variable):
                 known_dims = {d: drawn[d] for d in choices(table.dims) if d in drawn}
-                factors.append(pick_at(jnp, table, known_dims))
+                factors.append(pick_at(table, known_dims))
         for variable in self.plan.ahead:
             formula = self.model.divergence(low, variable)
             if formula is not None:
@@ -278,7 +276,6 @@ class ParticleStep:
         factors += self.model.query_weights(low)
         factors += [f for parts in low.factors for f in parts]
         eliminated = eliminate(
-            jnp,
             factors,
             keep=frozenset(
                 d for f in factors for d in choices(f.dims) if d.name in self.plan.beliefs
@@ -289,11 +286,11 @@ class ParticleStep:
         rest = eliminated.rest
         if not rest:
             return score, []
-        table = add(jnp, rest)
+        table = add(rest)
         dims = choices(table.dims)
-        norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), table, dims)
-        score = apply(jnp, jnp.add, score, norm)
-        return score, [apply(jnp, subtract, table, norm)]
+        norm = reduce(logsumexp, table, dims)
+        score = apply(jnp.add, score, norm)
+        return score, [apply(subtract, table, norm)]
 
     def _next(self, low: Tables) -> dict[str, Named]:
         out: dict[str, Named] = {}
@@ -309,11 +306,10 @@ class ParticleStep:
         out = []
         counts = Named(jnp.isfinite(log_weights), LANES)
         for flag in self.plan.step.flags:
-            value = apply(jnp, jnp.logical_and, low.value(flag.condition), counts)
+            value = apply(jnp.logical_and, low.value(flag.condition), counts)
             array = jnp.broadcast_to(
                 expand(
-                    jnp,
-                    reduce(jnp, jnp.any, value, [d for d in value.dims if d != BATCH]),
+                    reduce(jnp.any, value, [d for d in value.dims if d != BATCH]),
                     (BATCH,),
                 ),
                 (self.settings.batch,),

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from nesymm.inference.densities import DENSITIES
 from nesymm.ir.algebra import const
-from nesymm.ir.axes import rebuild
+from nesymm.ir.axes import replacing
 from nesymm.ir.expr import TRUE, Axis, Expr, postorder, rewrite
 from nesymm.ir.passes.phases import Phases
 from nesymm.ir.passes.plates import lift
@@ -167,10 +167,8 @@ def _folded(step: StepProgram, unread: list[RandomVariable]) -> dict[str, Folded
 def with_value(expr: Expr, name: str, value: object) -> Expr:
     """An expression in which a variable has a value."""
 
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-        return const(value) if node.op == "rv" and node.data == name else rebuild(node, args)
-
-    return rewrite(expr, rule)
+    here = const(value)
+    return rewrite(expr, replacing(lambda n: here if n.op == "rv" and n.data == name else None))
 
 
 def reads(exprs: Iterable[Expr]) -> set[str]:

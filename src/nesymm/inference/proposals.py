@@ -181,15 +181,15 @@ def _is_affine(expr: Expr, variable: RandomVariable) -> bool:
 def proposal(low: Tables, variable: RandomVariable, sights: Iterable[Sight]) -> tuple[Named, Named]:
     """Mean and standard deviation of a variable given what is observed; without gradients."""
     mean, scale = family_params(low, variable.prior, True)
-    precision = apply(jnp, lambda s: 1.0 / (s * s), scale)
-    pull = apply(jnp, jnp.multiply, mean, precision)
+    precision = apply(lambda s: 1.0 / (s * s), scale)
+    pull = apply(jnp.multiply, mean, precision)
     for sight in sights:
         found = _evidence(low, variable, sight)
         if found is not None:
-            precision = apply(jnp, jnp.add, precision, found[0])
-            pull = apply(jnp, jnp.add, pull, found[1])
-    centre = apply(jnp, jnp.divide, pull, precision)
-    return stop(centre), stop(apply(jnp, lambda p: p**-0.5, precision))
+            precision = apply(jnp.add, precision, found[0])
+            pull = apply(jnp.add, pull, found[1])
+    centre = apply(jnp.divide, pull, precision)
+    return stop(centre), stop(apply(lambda p: p**-0.5, precision))
 
 
 def _evidence(low: Tables, variable: RandomVariable, sight: Sight) -> tuple[Named, Named] | None:
@@ -199,12 +199,12 @@ def _evidence(low: Tables, variable: RandomVariable, sight: Sight) -> tuple[Name
         return None
     observed, _ = observed_column(low, sight.observation, 0)
     at_zero, at_one = low.value(sight.at_zero), low.value(sight.at_one)
-    gradient = apply(jnp, jnp.subtract, at_one, at_zero)
-    rest = apply(jnp, jnp.subtract, observed, at_zero)
-    weight = apply(jnp, lambda s: 1.0 / (s * s), low.value(sight.scale))
-    sharp = apply(jnp, lambda c, w: c * c * w, gradient, weight)
-    pull = apply(jnp, lambda c, r, w: c * r * w, gradient, rest, weight)
-    finite = apply(jnp, lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
+    gradient = apply(jnp.subtract, at_one, at_zero)
+    rest = apply(jnp.subtract, observed, at_zero)
+    weight = apply(lambda s: 1.0 / (s * s), low.value(sight.scale))
+    sharp = apply(lambda c, w: c * c * w, gradient, weight)
+    pull = apply(lambda c, r, w: c * r * w, gradient, rest, weight)
+    finite = apply(lambda a, b: jnp.isfinite(a) & jnp.isfinite(b), sharp, pull)
     fine = all_of([finite, seen(moment, sight.observation)])
     assert fine is not None
     return _kept(fine, sharp, variable), _kept(fine, pull, variable)
@@ -214,19 +214,17 @@ def _kept(fine: Named, value: Named, variable: RandomVariable) -> Named:
     """The value where it means something, summed over the elements of the observation."""
     value = only(fine, value)
     gone = [d for d in value.dims if isinstance(d, Axis) and d not in variable.axes]
-    return reduce(jnp, jnp.sum, value, gone)
+    return reduce(jnp.sum, value, gone)
 
 
 def log_density(value: Named, mean: Named, scale: Named) -> Named:
     """Of a normal distribution."""
     half = 0.5 * np.log(2 * np.pi)
-    return apply(
-        jnp, lambda x, m, s: -0.5 * ((x - m) / s) ** 2 - jnp.log(s) - half, value, mean, scale
-    )
+    return apply(lambda x, m, s: -0.5 * ((x - m) / s) ** 2 - jnp.log(s) - half, value, mean, scale)
 
 
 def draw(
     key: Any, mean: Named, scale: Named, dims: tuple, shape: tuple[int, ...], real: Any
 ) -> Named:
     noise = jax.random.normal(key, shape, real)
-    return Named(expand(jnp, mean, dims) + expand(jnp, scale, dims) * noise, dims)
+    return Named(expand(mean, dims) + expand(scale, dims) * noise, dims)

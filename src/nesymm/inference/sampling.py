@@ -169,10 +169,10 @@ def state_after(
     drawn = {d: above[d] for b in state.beliefs for d in choices(b.dims) if d in above}
     if is_jax(over.array) or over.array.any():
         fresh = draw_all(state.beliefs, key, lanes, engine)
-        drawn = {d: apply(xp, xp.where, over, i, drawn.get(d, i)) for d, i in fresh.items()}
+        drawn = {d: apply(xp.where, over, i, drawn.get(d, i)) for d, i in fresh.items()}
     known = {d: state.known[repr(d)] for d in engine.fields() if repr(d) in state.known}
     shape = lanes.shape(LANES)
-    spread = {d: xp.broadcast_to(expand(xp, i, LANES), shape) for d, i in (drawn | known).items()}
+    spread = {d: xp.broadcast_to(expand(i, LANES), shape) for d, i in (drawn | known).items()}
     return {d: Named(array.astype(np.int32), LANES) for d, array in spread.items()}
 
 
@@ -261,7 +261,7 @@ def _static_values(
 def _trace(value: Named, index: Any) -> Named:
     if PARTICLE not in value.dims:
         return value
-    return pick_at(jnp, value, {PARTICLE: Named(index, LANES)})
+    return pick_at(value, {PARTICLE: Named(index, LANES)})
 
 
 # ---------------------------------------------------------------- to arrays
@@ -310,7 +310,7 @@ def _joined(
             continue
         # The time axis comes first and has no name.
         named = Named(np.moveaxis(np.asarray(part.array), 0, len(part.dims)), part.dims)
-        full = expand(np, named, (BATCH, PARTICLE, *axes))
+        full = expand(named, (BATCH, PARTICLE, *axes))
         full = np.broadcast_to(full, (*sizes, *full.shape[len(sizes) :]))
         done.append(np.moveaxis(full, len(sizes), 2))
     if parts[0] is None and done:

@@ -69,15 +69,15 @@ class Problem:
             inside = [self.factors[i] for i in group]
             matters = any(id(f) in weighed for f in inside)
             eliminated = eliminate(
-                jnp, inside, capacity=self.low.capacity, first=self.first, plain=self.plain
+                inside, capacity=self.low.capacity, first=self.first, plain=self.plain
             )
             self._solved.append((matters, eliminated))
             if matters:
-                total = apply(jnp, jnp.add, total, eliminated.total)
+                total = apply(jnp.add, total, eliminated.total)
             elif self._by_network(inside):
-                total = apply(jnp, jnp.add, total, nan_of(eliminated.total))
+                total = apply(jnp.add, total, nan_of(eliminated.total))
         for part in self.proposed():
-            total = apply(jnp, subtract, total, part)
+            total = apply(subtract, total, part)
         return total
 
     def _by_network(self, factors: list[Named]) -> bool:
@@ -96,7 +96,7 @@ class Problem:
         tied = {id(f) for f in self.proposals}
         groups = [[factors[i] for i in group] for group in components(factors)]
         return [
-            stop(eliminate(jnp, inside, capacity=self.low.capacity).total)
+            stop(eliminate(inside, capacity=self.low.capacity).total)
             for inside in groups
             if any(id(f) in tied for f in inside)
         ]
@@ -115,7 +115,6 @@ class Problem:
                 for e in kept
             ]
             out |= draw(
-                jax,
                 jax.random.fold_in(key, number),
                 Eliminated(eliminated.total, [], joined, eliminated.plain),
                 settings.shape,
@@ -155,7 +154,7 @@ class Problem:
             found.append(Named(joint.array[1], (*opened, *joint.dims[len(targets) :])))
         dims = union(f.dims for f in found)
         dims = (*opened, *(d for d in dims if d not in opened))
-        array = jnp.stack(jnp.broadcast_arrays(*(expand(jnp, f, dims) for f in found)))
+        array = jnp.stack(jnp.broadcast_arrays(*(expand(f, dims) for f in found)))
         sizes = tuple(a.size for a in query.axes)
         return Named(array.reshape((*sizes, *array.shape[1:])), (*query.axes, *dims))
 
@@ -189,7 +188,7 @@ class Problem:
 
         def normaliser(weight: Any) -> Any:
             bonus = only(condition, Named(weight, weight_dims))
-            total = eliminate(jnp, [*group, bonus], capacity=self.low.capacity).total.array
+            total = eliminate([*group, bonus], capacity=self.low.capacity).total.array
             return jnp.sum(jnp.where(jnp.isfinite(total), total, 0.0))
 
         return Named(jax.grad(normaliser)(jnp.zeros(shape, real)), weight_dims)
@@ -205,19 +204,19 @@ class Problem:
         bearing = [t for t, s in zip(inner, scopes, strict=True) if any(s is f for f in near)]
         near = [f for f in near if f.array is not None]
         _, rest = sum_out(near, targets, frozenset(), self.low.capacity, inner=bearing)
-        joint = add(jnp, rest)
-        norm = reduce(jnp, lambda a, axis: logsumexp(jnp, a, axis), joint, news)
-        share = apply(jnp, lambda x, n: jnp.exp(subtract(x, n)), joint, norm)
+        joint = add(rest)
+        norm = reduce(logsumexp, joint, news)
+        share = apply(lambda x, n: jnp.exp(subtract(x, n)), joint, norm)
         dims = (*news, *(d for d in share.dims if d not in news))
-        return Named(expand(jnp, share, dims), dims)
+        return Named(expand(share, dims), dims)
 
     def possible(self, condition: Named) -> Named:
         """Whether P(condition | state, evidence) is positive, per particle; it has no gradient."""
         if not choices(condition.dims):
             return condition
-        only = apply(jnp, lambda c: jnp.where(c, 0.0, -jnp.inf).astype(self.low.real), condition)
+        only = apply(lambda c: jnp.where(c, 0.0, -jnp.inf).astype(self.low.real), condition)
         about = [only, *self._about(condition)]
-        total = eliminate(jnp, about, capacity=self.low.capacity).total
+        total = eliminate(about, capacity=self.low.capacity).total
         return Named(total.array > -jnp.inf, total.dims)
 
     def _about(self, condition: Named) -> list[Named]:

@@ -191,7 +191,7 @@ def subtract(a: Any, b: Any) -> Any:
 
 def per_particle(value: Named, settings: Settings) -> Named:
     """One number per particle."""
-    array = jnp.broadcast_to(expand(jnp, value, LANES), settings.shape(LANES))
+    array = jnp.broadcast_to(expand(value, LANES), settings.shape(LANES))
     return Named(array.astype(settings.real), LANES)
 
 
@@ -212,4 +212,4 @@ def gather_ancestors(value: Named, ancestors: Named | None) -> Named:
     """The value of each particle's ancestor."""
     if ancestors is None or PARTICLE not in value.dims:
         return value
-    return pick_at(jnp, value, {PARTICLE: ancestors})
+    return pick_at(value, {PARTICLE: ancestors})

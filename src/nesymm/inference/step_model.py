@@ -116,7 +116,7 @@ class StepModel:
                     continue
                 masks = (seen(moment, observation), picked_out(low, variable, value))
                 observed = all_of(masks) or Named(jnp.asarray(True))
-                free.append(apply(jnp, jnp.logical_not, observed))
+                free.append(apply(jnp.logical_not, observed))
         return all_of(free)
 
     def _where_free(self, low: Tables, variable: RandomVariable, log_p: Named) -> Named:
@@ -127,15 +127,15 @@ class StepModel:
     def draw_finite(self, low: Tables, variable: RandomVariable, key: Any, dims: tuple) -> Named:
         dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
         table = masses(low, variable, dim, variable.guard, variable.params)
-        logits = expand(jnp, table, (dim, *dims))
+        logits = expand(table, (dim, *dims))
         noise = jax.random.uniform(key, self.settings.shape(dims), dtype=self.settings.real)
-        index = pick(jnp, logits, noise)
+        index = pick(logits, noise)
         return Named(coded(variable, index), dims)
 
     def draw_jointly(self, beliefs: list[Named], key: Any) -> dict[str, Named]:
         """Values of the variables that some tables are about."""
-        eliminated = eliminate(jnp, beliefs)
-        drawn = draw(jax, key, eliminated, self.settings.shape, None, LANES)
+        eliminated = eliminate(beliefs)
+        drawn = draw(key, eliminated, self.settings.shape, None, LANES)
         return self.values_of(drawn)
 
     def weights_ahead(self, low: Tables) -> list[Named]:
@@ -152,7 +152,7 @@ class StepModel:
             if part is None and self._weighs(variable):
                 part = self.weight(low, variable)
             if part is not None:
-                out.append(reduce(jnp, jnp.sum, part, variable.axes))
+                out.append(reduce(jnp.sum, part, variable.axes))
         return out
 
     def invalid(self, low: Tables, problem: Problem) -> list[Named]:
@@ -162,8 +162,8 @@ class StepModel:
             found = invalid_parameters(low, variable)
             if found is not None:
                 where, nan = found
-                ever = problem.possible(reduce(jnp, jnp.any, where, variable.axes))
-                out.append(apply(jnp, lambda w, n=nan: jnp.where(w, n, 0.0), ever))
+                ever = problem.possible(reduce(jnp.any, where, variable.axes))
+                out.append(apply(lambda w, n=nan: jnp.where(w, n, 0.0), ever))
         return out
 
     def _inside(self, variable: RandomVariable) -> bool:
@@ -199,9 +199,9 @@ class StepModel:
             if name in self.plan.scored:
                 log_q = stop(log_q)
             if tied:
-                log_p = apply(jnp, jnp.where, low.value(variable.guard), log_p, log_q)
+                log_p = apply(jnp.where, low.value(variable.guard), log_p, log_q)
             else:
-                log_p = apply(jnp, jnp.subtract, log_p, log_q)
+                log_p = apply(jnp.subtract, log_p, log_q)
         elif not tied:
             log_p = Named(gradient_of(log_p.array), log_p.dims)
         return self._where_free(low, variable, log_p)
@@ -269,7 +269,7 @@ class StepModel:
                 out.append(only(low.value(condition), bonus))
                 continue
             for key in places(query.axes):
-                here = pick_at(jnp, bonus, _positions(query.axes, key))
+                here = pick_at(bonus, _positions(query.axes, key))
                 out.append(only(low.value(at_place(condition, query.axes, key)), here))
         return out
 
@@ -321,10 +321,7 @@ class StepModel:
             lanes = union(i.dims for i in elements.values())
             shape = self.settings.shape(lanes)
             stacked = jnp.stack(
-                [
-                    jnp.broadcast_to(expand(jnp, elements[k], lanes), shape)
-                    for k in places(variable.axes)
-                ]
+                [jnp.broadcast_to(expand(elements[k], lanes), shape) for k in places(variable.axes)]
             )
             sizes = tuple(a.size for a in variable.axes)
             out[name] = Named(
@@ -343,7 +340,7 @@ def elements_of(variable: RandomVariable) -> Iterator[tuple[tuple, RandomVariabl
 def _element(whole: Named, dim: Choice, axes: tuple[Axis, ...], key: tuple) -> Named:
     own = Choice("rv", dim.name, key, dim.size)
     index = {a: i for a, i in _positions(axes, key).items() if a in whole.dims}
-    return alike(whole, lambda f: pick_at(jnp, f.rename({dim: own}), index))
+    return alike(whole, lambda f: pick_at(f.rename({dim: own}), index))
 
 
 def _positions(axes: tuple[Axis, ...], key: tuple) -> dict[Axis, Named]:

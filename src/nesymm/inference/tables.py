@@ -131,7 +131,7 @@ class Tables(Lowering):
                 value = self._compact(value, expr.type)
                 result = self._compact(result, expr.type)
             self._check(union([holds.dims, value.dims, result.dims]))
-            result = apply(jnp, jnp.where, holds, value, result)
+            result = apply(jnp.where, holds, value, result)
         assert result is not None
         return result
 
@@ -161,7 +161,7 @@ class Tables(Lowering):
         if self.shared is not None:
             index = jnp.clip(value.array - first, 0, len(values) - 1)
             return self._define(Named(index, value.dims), own)
-        self.factors.append((log_truth(apply(jnp, jnp.equal, own, value), self.real),))
+        self.factors.append((log_truth(apply(jnp.equal, own, value), self.real),))
         return own
 
     def _define(self, index: Named, own: Named) -> Named:
@@ -181,7 +181,7 @@ class Tables(Lowering):
         for arg in small[1:]:
             if cells(union([result.dims, arg.dims])) > self.naming.above:
                 result, arg = self.named(result), self.named(arg)
-            result = apply(jnp, both, result, arg)
+            result = apply(both, result, arg)
         return result
 
     def named(self, condition: Named) -> Named:
@@ -215,7 +215,7 @@ class Tables(Lowering):
     def _name(self, condition: Named) -> Choice:
         dim = self._aux(condition, 2)
         truth = Named(jnp.asarray([False, True]), (dim,))
-        self.factors.append((log_truth(apply(jnp, jnp.equal, truth, condition), self.real),))
+        self.factors.append((log_truth(apply(jnp.equal, truth, condition), self.real),))
         return dim
 
     def _any_along(self, condition: Named, axis: Axis) -> Named:
@@ -235,7 +235,7 @@ class Tables(Lowering):
         if not axes or not any(a in table.dims for a in axes):
             return table
         full = [d for d in table.dims if d not in axes]
-        array = expand(jnp, table, (*axes, *full))
+        array = expand(table, (*axes, *full))
         sizes = tuple(a.size for a in axes)
         array = jnp.broadcast_to(array, (*sizes, *array.shape[len(axes) :]))
         return self.gather(array, axes, keys, expr.args, tuple(full))
@@ -273,7 +273,7 @@ class Tables(Lowering):
             for k, value, source, axis in zip(keys, key, expr.args, axes, strict=True):
                 wanted = self.constant(value, axis.type)
                 got = self.recode(k, source.type, axis.type)
-                same = apply(jnp, jnp.logical_and, same, apply(jnp, jnp.equal, got, wanted))
+                same = apply(jnp.logical_and, same, apply(jnp.equal, got, wanted))
             branches.append((same, at(key)))
         plain = not any(isinstance(d, Axis) for same, _ in branches for d in same.dims)
         if plain and self._many([v for pair in branches for v in pair]):
@@ -281,7 +281,7 @@ class Tables(Lowering):
         (_, result), *others = branches
         for same, here in others:
             self._check(union([same.dims, here.dims, result.dims]))
-            result = apply(jnp, jnp.where, same, here, result)
+            result = apply(jnp.where, same, here, result)
         return result
 
     def _selected(self, branches: list[tuple[Named, Named]], values: Any) -> Named:
@@ -293,14 +293,14 @@ class Tables(Lowering):
         others = Named(jnp.asarray(False))
         for same, _ in branches[1:]:
             self._check(union([others.dims, same.dims]))
-            others = apply(jnp, jnp.logical_or, others, same)
+            others = apply(jnp.logical_or, others, same)
         factors = []
         for number, (same, here) in enumerate(branches):
             # As everywhere, a key that is out of range picks the first element.
-            picked = same if number else apply(jnp, jnp.logical_not, others)
-            equal = apply(jnp, jnp.equal, own, here)
+            picked = same if number else apply(jnp.logical_not, others)
+            equal = apply(jnp.equal, own, here)
             self._check(union([picked.dims, equal.dims]))
-            fits = apply(jnp, lambda p, e: jnp.logical_or(jnp.logical_not(p), e), picked, equal)
+            fits = apply(lambda p, e: jnp.logical_or(jnp.logical_not(p), e), picked, equal)
             factors.append(log_truth(fits, self.real))
         self.factors.append(tuple(factors))
         return own

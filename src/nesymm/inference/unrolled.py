@@ -25,7 +25,7 @@ from nesymm.inference.state import Info
 from nesymm.inference.static.problem import Problem
 from nesymm.inference.static.weights import Given
 from nesymm.ir.algebra import and_, const, eq, is_const, or_
-from nesymm.ir.axes import at_place, case, places, position_along, rebuild
+from nesymm.ir.axes import at_place, case, places, position_along, rebuild, replacing
 from nesymm.ir.expr import FALSE, Expr, make
 from nesymm.ir.passes.phases import prune
 from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram, active
@@ -237,13 +237,7 @@ class _Unrolled:
         # What is never drawn may still be named, under conditions that never hold.
         never = {v.name: _nothing(v.type) for v in variables if v.guard is FALSE}
         if never:
-            whole = whole.rewrite(
-                lambda node, args: (
-                    never[node.data]
-                    if node.op == "rv" and node.data in never
-                    else rebuild(node, args)
-                ),
-            )
+            whole = whole.rewrite(replacing(lambda n: never.get(n.data) if n.op == "rv" else None))
         return prune(whole, ())
 
     def _add(self, phase: StepProgram, at: int) -> None:

@@ -97,7 +97,7 @@ def _masses(
                     value = Named(jnp.where(ok, value.array, _HARMLESS[limit]), value.dims)
                 flat_params.append(value)
         dims = union(v.dims for v in flat_params)
-        aligned = [expand(jnp, v, dims) for v in flat_params]
+        aligned = [expand(v, dims) for v in flat_params]
         if variable.family in ("choice", "categorical", "intervals"):
             arrays = (tuple(jnp.asarray(a, low.real) for a in aligned),)
         elif variable.family == "bernoulli":
@@ -110,7 +110,7 @@ def _masses(
     table = log_masses(jnp, family, arrays, outcomes, neural, edges, _network(params))
     table = table.astype(low.real)
     for value in unknown:
-        table = _unless_nan(table, expand(jnp, value, dims)[..., None])
+        table = _unless_nan(table, expand(value, dims)[..., None])
     return Factor(table, (*dims, dim), jnp.exp(table))
 
 
@@ -132,7 +132,7 @@ def invalid_parameters(low: Tables, variable: RandomVariable) -> tuple[Named, An
     if not values:
         return None
     total = apply_all(jnp.add, values)
-    where = apply(jnp, lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
+    where = apply(lambda g, v: g & jnp.isnan(v), low.value(variable.guard), total)
     return where, jnp.sum(total.array)
 
 
@@ -155,10 +155,10 @@ def _where_drawn(low: Tables, holds: Named | None, table: Factor, dim: Choice) -
         return table
     first = jnp.arange(dim.size) == 0
     absent = Named(jnp.where(first, 0.0, -jnp.inf).astype(low.real), (dim,))
-    logs = apply(jnp, jnp.where, holds, table, absent)
+    logs = apply(jnp.where, holds, table, absent)
     plain = Named(table.plain, table.dims)
     sure = Named(first.astype(low.real), (dim,))
-    return Factor(logs.array, logs.dims, apply(jnp, jnp.where, holds, plain, sure).array)
+    return Factor(logs.array, logs.dims, apply(jnp.where, holds, plain, sure).array)
 
 
 def mass_at(low: Tables, variable: RandomVariable, index: Named) -> Named | None:
@@ -169,7 +169,7 @@ def mass_at(low: Tables, variable: RandomVariable, index: Named) -> Named | None
     if known is None or variable.guard is TRUE:
         return known
     absent = Named(jnp.where(index.array == 0, 0.0, -jnp.inf).astype(low.real), index.dims)
-    return apply(jnp, jnp.where, low.value(variable.guard), known, absent)
+    return apply(jnp.where, low.value(variable.guard), known, absent)
 
 
 def family_params(low: Tables, law: Proposal, guarded: bool) -> tuple[Named, ...]:
@@ -234,7 +234,7 @@ def marked(low: Tables, law: Proposal, density: Named) -> Named:
     """A density that is NaN where a network gave NaN, for which something else stood in."""
     for param in flat(law.params):
         for unknown in _unknown(param, low.value(param)):
-            density = apply(jnp, _unless_nan, density, unknown)
+            density = apply(_unless_nan, density, unknown)
     return density
 
 
@@ -249,10 +249,10 @@ def law_density(low: Tables, law: Proposal, value: Named, guarded: bool) -> Name
         log = about.by_logit
         arrays = (Named(raw.array.reshape(raw.array.shape[: len(raw.dims)]), raw.dims),)
     dims = union(v.dims for v in (*arrays, value))
-    aligned = [expand(jnp, v, dims) for v in (*arrays, value)]
+    aligned = [expand(v, dims) for v in (*arrays, value)]
     depth = max(a.ndim for a in aligned)
     vector = law.family == "multivariate_normal"
-    *given, at = aligned if vector else [deepen(jnp, a, depth) for a in aligned]
+    *given, at = aligned if vector else [deepen(a, depth) for a in aligned]
     result = log(jnp, special(jnp), at, *given)
     if not vector:
         result = jnp.sum(result, axis=tuple(range(len(dims), result.ndim)))
@@ -274,7 +274,7 @@ def _by_proposal(
     *guides, last = variable.proposals
     result = found(last)
     for guide in reversed(guides):
-        result = apply(jnp, _where, low.value(guide.condition), found(guide), result)
+        result = apply(_where, low.value(guide.condition), found(guide), result)
     return result
 
 
@@ -313,7 +313,7 @@ def _draw_from(
 ) -> Named:
     guarded = and_(variable.guard, law.condition) is not TRUE
     arrays = family_params(low, law, guarded)
-    aligned = [expand(jnp, v, dims) for v in arrays]
+    aligned = [expand(v, dims) for v in arrays]
     if law.family == "multivariate_normal":
         noise = jax.random.normal(key, (*shape, *aligned[0].shape[len(dims) :]), low.real)
         return Named(draw_vectors(jnp, noise, *aligned), dims)
@@ -327,9 +327,9 @@ def spread(
     low: Tables, values: tuple[Named, ...], dims: tuple, shape: tuple[int, ...]
 ) -> list[Any]:
     """Arrays over all of some dimensions of a shape, alike in those that lie behind."""
-    aligned = [expand(jnp, v, dims) for v in values]
+    aligned = [expand(v, dims) for v in values]
     depth = max(a.ndim for a in aligned)
-    full = [deepen(jnp, jnp.asarray(a, low.real), depth) for a in aligned]
+    full = [deepen(jnp.asarray(a, low.real), depth) for a in aligned]
     behind = jnp.broadcast_shapes(*(a.shape[len(dims) :] for a in full))
     return [jnp.broadcast_to(a, (*shape, *behind)) for a in full]
 
@@ -346,7 +346,7 @@ def divergence(low: Tables, variable: RandomVariable) -> Named | None:
             return None
         if guide.condition is not TRUE:
             rest = Named(jnp.zeros((), low.real)) if total is None else total
-            found = apply(jnp, jnp.where, low.value(guide.condition), found, rest)
+            found = apply(jnp.where, low.value(guide.condition), found, rest)
         total = found
     assert total is not None
     if variable.guard is TRUE:
@@ -362,9 +362,9 @@ def _divergence(low: Tables, variable: RandomVariable, law: Proposal) -> Named |
     guide = family_params(low, law, and_(variable.guard, law.condition) is not TRUE)
     prior = family_params(low, variable.prior, variable.guard is not TRUE)
     dims = union([variable.axes, *(v.dims for v in (*guide, *prior))])
-    aligned = [expand(jnp, v, dims) for v in (*guide, *prior)]
+    aligned = [expand(v, dims) for v in (*guide, *prior)]
     depth = max(a.ndim for a in aligned)
-    full = jnp.broadcast_arrays(*(deepen(jnp, jnp.asarray(a, low.real), depth) for a in aligned))
+    full = jnp.broadcast_arrays(*(deepen(jnp.asarray(a, low.real), depth) for a in aligned))
     try:
         result = kl_divergence(
             make_distribution(law.family, full[: len(guide)]),
@@ -387,5 +387,5 @@ def log_probability_at(
     dim = Choice("rv", variable.name, variable.axes, len(variable.outcomes))
     table = masses(low, variable, dim, variable.guard, variable.params)
     codes = Named(jnp.asarray(outcome_codes(variable)), (dim,))
-    here = apply(jnp, jnp.equal, codes, value)
-    return reduce(jnp, jnp.sum, only(here, table), [dim])
+    here = apply(jnp.equal, codes, value)
+    return reduce(jnp.sum, only(here, table), [dim])

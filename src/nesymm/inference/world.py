@@ -19,13 +19,7 @@ import numpy as np
 from nesymm.inference.arrays import cast, indexed, stop_gradient
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.elimination.choices import Choice
-from nesymm.inference.lifting import (
-    fewer_values,
-    finite_arguments,
-    on_grid,
-    read,
-    value_types,
-)
+from nesymm.inference.lifting import fewer_values, finite_arguments, on_grid, read, value_types
 from nesymm.inference.named import Named, expand, union
 from nesymm.inference.state import checkpointed
 from nesymm.ir.expr import Expr
@@ -231,7 +225,7 @@ class World:
         sizes = whole.shape[: len(indices)]
         row: Any = 0
         for index, size in zip(indices, sizes, strict=True):
-            row = row * size + expand(jnp, index, dims)
+            row = row * size + expand(index, dims)
         row = checkpointed(row)
         flat = whole.reshape(-1, *whole.shape[len(indices) :])
         return Named(jnp.take(flat, row, axis=0, mode="clip"), dims)
@@ -256,7 +250,7 @@ class World:
 def call_network(networks: Mapping[str, Any], name: str, args: tuple[Named, ...]) -> Named:
     """A network on arrays of arguments: it is written for one, and mapped over the rest."""
     dims = union(a.dims for a in args)
-    arrays = [expand(jnp, a, dims) for a in args]
+    arrays = [expand(a, dims) for a in args]
     function = networks[name]
     if not dims:
         return Named(jnp.asarray(function(*arrays)))

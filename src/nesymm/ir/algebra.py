@@ -107,21 +107,10 @@ def and_(*args: Expr) -> Expr:
     parts = _flatten("and", live)
     if len(parts) == 1:
         return parts[0]
-    ids = {id(p) for p in parts}
-    for p in parts:
-        if p.op == "not" and id(p.args[0]) in ids:
-            return FALSE
-        if p.op == "not" and p.args[0].op == "and":
-            # Not both a and b, but a: not b.
-            open_parts = [q for q in p.args[0].args if id(q) not in ids]
-            if len(open_parts) < len(p.args[0].args):
-                others = (q for q in parts if q is not p)
-                return and_(*others, not_(and_(*open_parts)))
-        if p.op == "or" and any(id(q) in ids for q in p.args):
-            return and_(*(q for q in parts if q is not p))
-    if _contradictory(parts):
-        return FALSE
-    return make("and", tuple(parts))
+    shorter = _shorter("and", parts)
+    if shorter is not None:
+        return shorter
+    return FALSE if _contradictory(parts) else make("and", tuple(parts))
 
 
 def or_(*args: Expr) -> Expr:
@@ -135,26 +124,32 @@ def or_(*args: Expr) -> Expr:
     parts = _flatten("or", live)
     if len(parts) == 1:
         return parts[0]
+    shorter = _shorter("or", parts)
+    if shorter is None and len(parts) == 2:
+        shorter = _resolve(*parts)
+    return make("or", tuple(parts)) if shorter is None else shorter
+
+
+def _shorter(op: str, parts: Sequence[Expr]) -> Expr | None:
+    """What `and` or `or` of some conditions is without what the others say of them, if anything:
+    what holds for the one holds, with true and false exchanged, for the other."""
+    join, other_op, absorbing = (and_, "or", FALSE) if op == "and" else (or_, "and", TRUE)
     ids = {id(p) for p in parts}
     for p in parts:
         if p.op == "not" and id(p.args[0]) in ids:
+            return absorbing
+        if op == "or" and p.op in ("lt", "le") and id(not_(p)) in ids:
             return TRUE
-        if p.op in ("lt", "le") and id(not_(p)) in ids:
-            return TRUE
-        if p.op == "not" and p.args[0].op == "or":
-            # a, or neither a nor b: a or not b.
+        others = (q for q in parts if q is not p)
+        if p.op == "not" and p.args[0].op == op:
+            # a, but not both a and b: a and not b; a, or neither a nor b: a or not b.
             open_parts = [q for q in p.args[0].args if id(q) not in ids]
             if len(open_parts) < len(p.args[0].args):
-                others = (q for q in parts if q is not p)
-                return or_(*others, not_(or_(*open_parts)))
-        # Absorption: a or (a and b).
-        if p.op == "and" and any(id(q) in ids for q in p.args):
-            return or_(*(q for q in parts if q is not p))
-    if len(parts) == 2:
-        merged = _resolve(*parts)
-        if merged is not None:
-            return merged
-    return make("or", tuple(parts))
+                return join(*others, not_(join(*open_parts)))
+        # Absorption: a and (a or b), a or (a and b).
+        if p.op == other_op and any(id(q) in ids for q in p.args):
+            return join(*others)
+    return None
 
 
 def _resolve(a: Expr, b: Expr) -> Expr | None:

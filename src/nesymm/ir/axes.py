@@ -113,6 +113,18 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
     return make(node.op, args, node.data, node.type)
 
 
+def replacing(
+    found: Callable[[Expr], Expr | None],
+) -> Callable[[Expr, tuple[Expr, ...]], Expr]:
+    """A rule for `rewrite` that puts what is found for a node, if anything is, in its place."""
+
+    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+        new = found(node)
+        return rebuild(node, args) if new is None else new
+
+    return rule
+
+
 _CONDITIONS: dict[str, Callable[..., Expr]] = {
     "and": and_,
     "or": or_,

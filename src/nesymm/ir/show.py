@@ -11,13 +11,7 @@ from nesymm.ir.expr import TRUE, Axis, Expr
 from nesymm.ir.terms import show as show_term
 
 if TYPE_CHECKING:
-    from nesymm.ir.step import (
-        ObservationDecl,
-        QueryDecl,
-        RandomVariable,
-        Slot,
-        StepProgram,
-    )
+    from nesymm.ir.step import ObservationDecl, QueryDecl, RandomVariable, Slot, StepProgram
 
 _WIDTH = 100
 

@@ -1,11 +1,10 @@
 """Learning: objectives, the training loop, checkpoints."""
 
 from nesymm.training.checkpoints import CheckpointError
-from nesymm.training.fit import fit
+from nesymm.training.fit import fit, fit_many
 from nesymm.training.networks import MLP, ConvDecoder, ConvEncoder, Function
 from nesymm.training.objectives import ELBO, Accuracy, LogEvidence, QueryLoss
 from nesymm.training.results import Fitted, TrainingError
-from nesymm.training.several import fit_many
 
 __all__ = [
     "ELBO",

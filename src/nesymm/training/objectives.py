@@ -5,7 +5,7 @@ A term maps the estimates of a batch to one number per sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -123,9 +123,8 @@ def total(terms: tuple[Objective, ...], found: Estimate, labels: Mapping[str, An
     return result
 
 
-def read_labels(name: str, value: Any, terms: Iterable[Term]) -> np.ndarray:
-    """Labels as numbers, NaN where there is none. Those of queries are zeros and ones."""
-    truth = any(isinstance(t, QueryLoss | Accuracy) and t.labels == name for t in terms)
+def read_labels(name: str, value: Any, truth: bool = True) -> np.ndarray:
+    """Labels as numbers, NaN where there is none. Those of queries, truths, are zeros and ones."""
     expected = "zeros and ones" if truth else "numbers"
     array, missing = split_missing(name, value)
     filled = array if missing is None else np.where(missing, 0, array)

@@ -22,6 +22,7 @@ from nesymm.inference.options import check_training
 from nesymm.training.averaging import averaged
 from nesymm.training.objectives import (
     ELBO,
+    Accuracy,
     LogEvidence,
     Objective,
     QueryLoss,
@@ -87,7 +88,8 @@ def load(
     for name in names:
         if name not in data:
             raise NesymmError(f"the labels {name} are not given (given: {', '.join(data)})")
-        labels[name] = read_labels(name, data[name], terms)
+        truth = any(isinstance(t, QueryLoss | Accuracy) and t.labels == name for t in terms)
+        labels[name] = read_labels(name, data[name], truth)
     layout = prepare(model.step, {n: v for n, v in data.items() if n not in names}, steps)
     for name, label in labels.items():
         if label.shape != (layout.batch,):

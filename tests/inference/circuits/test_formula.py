@@ -43,13 +43,6 @@ def test_a_variable_with_one_value_is_true() -> None:
     assert f.literal(0, 0) == f.true
 
 
-def test_member_is_a_disjunction() -> None:
-    f = Formula([4])
-    assert f.member(0, [1, 3, 1]) == f.or_([f.literal(0, 3), f.literal(0, 1)])
-    assert f.member(0, range(4)) == f.true
-    assert f.member(0, []) == f.false
-
-
 def test_variables_can_be_added() -> None:
     f = Formula()
     assert [f.add_variable(2), f.add_variable(5)] == [0, 1]

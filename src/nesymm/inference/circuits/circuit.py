@@ -23,15 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nesymm.errors import NesymmError
-from nesymm.inference.circuits.compiler import (
-    MAX_NODES,
-    MAX_SECONDS,
-    TooLarge,
-    compile_graph,
-)
+from nesymm.inference.circuits.compiler import MAX_NODES, MAX_SECONDS, TooLarge, compile_graph
 from nesymm.inference.circuits.formula import Formula
 from nesymm.inference.circuits.graph import Graph
-from nesymm.inference.circuits.layers import Schedule, schedule
+from nesymm.inference.circuits.layers import Tables, tables_of
 from nesymm.inference.npz import read_npz
 
 if TYPE_CHECKING:
@@ -78,22 +73,9 @@ class Circuit:
         return tuple(self._graph.roots.tolist())
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def tables(self) -> Tables:
         """The tables of the layers; made when they are first needed."""
-        return schedule(self._graph)
-
-    def describe(self) -> str:
-        graph, plan = self._graph, self.schedule
-        products, sections = len(graph.primes), len(plan.tables.sections)
-        lines = [
-            f"circuit with {_count(len(graph.roots), 'root')} over "
-            f"{_count(len(graph.sizes), 'variable')} ({int(graph.sizes.sum()):,} values)",
-            f"  {_count(len(graph.scopes), 'sum')} of {_count(products, 'product')}",
-            f"  {_count(plan.layers, 'layer')} in {_count(sections, 'section')}",
-        ]
-        if products:
-            lines.append(f"  tables {plan.padded / products:.1f} times as large as the circuit")
-        return "\n".join(lines)
+        return tables_of(self._graph)
 
     def __repr__(self) -> str:
         graph = self._graph
@@ -137,14 +119,14 @@ class Circuit:
         `log_weights` is of shape (..., sum(sizes)), the result of shape (..., roots).
         """
         xp, weights, batch = self._columns(log_weights, xp)
-        values = _library(xp).log_values(self.schedule.tables, weights)
+        values = _library(xp).log_values(self.tables, weights)
         return values.T.reshape(*batch, len(self._graph.roots))
 
     def marginals(self, log_weights: Array, root: int, xp: Any = None) -> Array:
         """The posterior probability of each literal given a root, of shape
         (..., sum(sizes)); zeros where the root is impossible."""
         xp, weights, batch = self._columns(log_weights, xp)
-        found = _library(xp).marginals(self.schedule.tables, weights, self._root(root))
+        found = _library(xp).marginals(self.tables, weights, self._root(root))
         return found.T.reshape(*batch, weights.shape[0])
 
     def most_probable(self, log_weights: Array, root: int, xp: Any = None) -> tuple[Array, Array]:
@@ -152,7 +134,7 @@ class Circuit:
         (..., variables), and its log weight; where the root is impossible, the log weight
         is `-inf` and the assignment ignores it."""
         xp, weights, batch = self._columns(log_weights, xp)
-        best, weight = _library(xp).most_probable(self.schedule.tables, weights, self._root(root))
+        best, weight = _library(xp).most_probable(self.tables, weights, self._root(root))
         return best.T.reshape(*batch, len(self._graph.sizes)), weight.reshape(batch)
 
     def sample(
@@ -166,14 +148,13 @@ class Circuit:
         from nesymm.inference.circuits import compiled
 
         _, weights, batch = self._columns(log_weights, jnp)
-        plan = self.schedule
         drawn = compiled.sample(
             key,
-            plan.tables,
+            self.tables,
             jax.lax.stop_gradient(weights),
             self._root(root),
             prod(shape),
-            plan.scope_count,
+            self._graph.scope_count,
         )
         return jnp.moveaxis(drawn, 1, 2).reshape(*shape, *batch, len(self._graph.sizes))
 
@@ -216,7 +197,3 @@ def _library(xp: Any) -> Any:
     from nesymm.inference.circuits import compiled
 
     return compiled
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

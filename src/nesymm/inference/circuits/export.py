@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from nesymm.inference.circuits.graph import (
-    FALSE_NODE,
-    FAN_IN,
-    FIRST_LITERAL,
-    TRUE_NODE,
-    Graph,
-)
+from nesymm.inference.circuits.graph import FALSE_NODE, FAN_IN, FIRST_LITERAL, TRUE_NODE, Graph
 from nesymm.inference.circuits.vtrees import Vtree, bit_count, split, value_codes
 
 Node = Any

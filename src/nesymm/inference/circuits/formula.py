@@ -68,13 +68,6 @@ class Formula:
                 self._negation[other] = node
         return node
 
-    def member(self, variable: int, values: Iterable[int]) -> int:
-        """`variable` takes one of `values`."""
-        chosen = sorted(set(values))
-        if len(chosen) == self.sizes[variable]:
-            return self.true
-        return self.or_(self.literal(variable, value) for value in chosen)
-
     def and_(self, ids: Iterable[int]) -> int:
         return self._combine(AND, ids, self.true, self.false)
 

@@ -66,6 +66,10 @@ class Graph:
     def first_sum(self) -> int:
         return FIRST_LITERAL + int(self.sizes.sum())
 
+    @property
+    def scope_count(self) -> int:
+        return int(self.scopes.max(initial=-1)) + 1
+
     @cached_property
     def depths(self) -> np.ndarray:
         """For every sum, one more than the deepest sum below it; the lowest have 0."""

@@ -12,7 +12,6 @@ Values live in one buffer: `false`, `true`, the literals, then the sums, layer b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -55,17 +54,7 @@ class Tables(NamedTuple):
     roots: np.ndarray
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """The tables of a circuit, and how much of them is padding."""
-
-    tables: Tables
-    layers: int
-    padded: int
-    scope_count: int
-
-
-def schedule(graph: Graph) -> Schedule:
+def tables_of(graph: Graph) -> Tables:
     """The tables of a graph."""
     fan = np.diff(graph.starts)
     lane_of = np.searchsorted(_LANES, fan)
@@ -98,9 +87,7 @@ def schedule(graph: Graph) -> Schedule:
         sections.append(tuple(lanes))
     owners = np.repeat(np.arange(len(graph.sizes), dtype=np.int32), graph.sizes)
     firsts = (np.cumsum(graph.sizes) - graph.sizes).astype(np.int32)
-    tables = Tables(owners, firsts, tuple(sections), place[graph.roots])
-    padded = sum(lane.primes.size for section in sections for lane in section)
-    return Schedule(tables, layers, padded, int(graph.scopes.max(initial=-1)) + 1)
+    return Tables(owners, firsts, tuple(sections), place[graph.roots])
 
 
 def _rows(first: int, last: int, lane: int) -> slice:

@@ -38,7 +38,7 @@ def regroup(beliefs: Sequence[Named], partition: Partition, capacity: Capacity) 
     for part in partition:
         capacity.refuse((*sorted(part, key=repr), BATCH, PARTICLE))
         mine = [b for b in beliefs if set(choices(b.dims)) & part]
-        table = add(jnp, mine)
+        table = add(mine)
         dims = (
             *sorted(part, key=repr),
             *(d for d in union([table.dims]) if not isinstance(d, Choice)),
@@ -49,12 +49,8 @@ def regroup(beliefs: Sequence[Named], partition: Partition, capacity: Capacity) 
             else next(b.array.shape[b.dims.index(d)] for b in mine if d in b.dims)
             for d in dims
         ]
-        out.append(Named(jnp.broadcast_to(expand(jnp, table, dims), shape), dims))
+        out.append(Named(jnp.broadcast_to(expand(table, dims), shape), dims))
     return out
-
-
-def maximum(jnp: Any, array: Any, axis: Any) -> Any:
-    return jnp.max(array, axis=axis)
 
 
 def scatter(
@@ -74,11 +70,11 @@ def scatter(
     # One number for the places along all targets.
     index = Named(jnp.zeros((), jnp.int32))
     for new, position in targets:
-        index = apply(jnp, lambda i, p, n=new.size: i * n + p, index, position)
+        index = apply(lambda i, p, n=new.size: i * n + p, index, position)
     total_size = cells(news)
     capacity.refuse((*news, *kept))
-    aligned = expand(jnp, table, (*gone, *kept))
-    where = expand(jnp, index, (*gone, *kept))
+    aligned = expand(table, (*gone, *kept))
+    where = expand(index, (*gone, *kept))
     # Previous choices that the place depends on stay apart, though the mass is the same.
     shape = jnp.broadcast_shapes(aligned.shape, where.shape, (*sizes, *(1,) * len(kept)))
     rows = cells(tuple(gone))

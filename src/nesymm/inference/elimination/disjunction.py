@@ -72,7 +72,7 @@ class Tree:
         bits = _bits(len(self.parts))
         state = jnp.zeros((), jnp.int32)
         for whole in self.wholes:
-            state = state * 2 + expand(jnp, drawn[whole], lanes).astype(jnp.int32)
+            state = state * 2 + expand(drawn[whole], lanes).astype(jnp.int32)
         state = jnp.broadcast_to(state, shape)[None]
         for depth, below in enumerate(reversed(levels[:-1])):
             nodes = below.shape[1] // 2
@@ -99,7 +99,7 @@ class Tree:
         power of two with conditions that never hold; and the dimensions behind."""
         inside = (*self.parts, self.axis)
         rest = tuple(d for d in table.dims if d not in inside)
-        array = expand(jnp, table, (*inside, *rest))
+        array = expand(table, (*inside, *rest))
         n = self.axis.size
         behind = array.shape[len(inside) :]
         array = jnp.broadcast_to(array, (*(2 for _ in self.parts), n, *behind))
@@ -133,5 +133,5 @@ def _log_sum(array: Any) -> Any:
 
 def _diagonal(table: Named, copy: Choice, whole: Choice) -> Named:
     kept = tuple(d for d in table.dims if d not in (copy, whole))
-    both = expand(jnp, table, (copy, whole, *kept))
+    both = expand(table, (copy, whole, *kept))
     return Named(jnp.stack([both[i, i] for i in range(whole.size)]), (whole, *kept))

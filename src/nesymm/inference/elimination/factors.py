@@ -19,18 +19,13 @@ from nesymm.inference.arrays import entries, indexed, is_jax
 from nesymm.inference.arrays import xp as jnp
 from nesymm.inference.densities import log_sum_exp, safe_log
 from nesymm.inference.elimination.capacity import CAPACITY, Capacity
-from nesymm.inference.elimination.choices import (
-    PARTICLE,
-    Choice,
-    cells,
-    choices,
-)
+from nesymm.inference.elimination.choices import PARTICLE, Choice, cells, choices
 from nesymm.inference.elimination.disjunction import Disjunction, Tree
 from nesymm.inference.elimination.order import searched_order
 from nesymm.inference.named import Named, apply, deepen, expand, reduce, union
 from nesymm.ir.expr import Axis
 
-Sum = Callable[[Any, Any, Any], Any]
+Sum = Callable[[Any, Any], Any]
 
 # Up to this many terms a sum is written out: element by element it fuses with the rest.
 _WRITTEN_OUT = 32
@@ -38,7 +33,7 @@ _WRITTEN_OUT = 32
 _SMALL = 256
 
 
-def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
+def logsumexp(array: Any, axis: Any) -> Any:
     """log Σ exp; -inf (with gradient 0) where there is nothing to sum."""
     axes = [axis] if isinstance(axis, int) else list(axis)
     if is_jax(array) and len(axes) == 1 and array.shape[axes[0]] <= _WRITTEN_OUT:
@@ -49,7 +44,7 @@ def logsumexp(jnp: Any, array: Any, axis: Any) -> Any:
 def summing(sum_: Sum, dims: tuple) -> Sum:
     """How to sum in tables over some choices: written out, terms of large tables that depend on
     each other would be computed again and again."""
-    return log_sum_exp if sum_ is logsumexp and cells(dims) > _SMALL else sum_
+    return partial(log_sum_exp, jnp) if sum_ is logsumexp and cells(dims) > _SMALL else sum_
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -94,7 +89,7 @@ def _(axis: int, primals: Any, tangents: Any) -> Any:
 
 def log_add(a: Any, b: Any) -> Any:
     """log (exp a + exp b)."""
-    return logsumexp(jnp, jnp.stack(jnp.broadcast_arrays(a, b)), 0)
+    return logsumexp(jnp.stack(jnp.broadcast_arrays(a, b)), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +121,17 @@ class Eliminated:
     plain: bool = False
 
 
-def add(jnp: Any, factors: Iterable[Named], plain: bool = False) -> Named:
+def add(factors: Iterable[Named], plain: bool = False) -> Named:
     """The product of factors, that is, the sum of their logarithms."""
     both = jnp.multiply if plain else jnp.add
     result: Named | None = None
     for factor in sorted(factors, key=lambda f: cells(f.dims)):
         bare = Named(factor.array, factor.dims)
-        result = bare if result is None else apply(jnp, both, result, bare)
+        result = bare if result is None else apply(both, result, bare)
     return result if result is not None else Named(jnp.asarray(float(plain)))
 
 
 def eliminate(
-    jnp: Any,
     factors: Sequence[Named],
     keep: frozenset[Choice] = frozenset(),
     sum_: Sum = logsumexp,
@@ -175,26 +169,26 @@ def eliminate(
         if dim not in open_:
             continue  # a part of a disjunction that went with another
         if dim in ties:
-            tree, live = _tree(jnp, live, dim, ties, capacity)
+            tree, live = _tree(live, dim, ties, capacity)
             out.joined.append(tree)
-            live.append(tree.root(lambda terms: sum_(jnp, terms, 0)))
+            live.append(tree.root(lambda terms: sum_(terms, 0)))
             open_ -= set(tree.parts)
             continue
-        mine = [_close(jnp, f, dim.plates) for f in live if dim in f.dims]
+        mine = [_close(f, dim.plates) for f in live if dim in f.dims]
         live = [f for f in live if dim not in f.dims]
         reached = union(f.dims for f in mine)
         capacity.refuse(reached)
-        table = add(jnp, mine, plain)
+        table = add(mine, plain)
         out.joined.append((dim, table))
-        left = reduce(jnp, lambda a, axis: sum_(jnp, a, axis), table, [dim])
-        live.append(_along(jnp, left, dim.plates))
+        left = reduce(sum_, table, [dim])
+        live.append(_along(left, dim.plates))
         open_.remove(dim)
-    summed = [_close(jnp, f, ()) for f in live if not choices(f.dims)]
-    out.total = add(jnp, summed, plain)
+    summed = [_close(f, ()) for f in live if not choices(f.dims)]
+    out.total = add(summed, plain)
     if plain:
         out.total = Named(safe_log(jnp, out.total.array), out.total.dims)
-    out.total = add(jnp, [out.total, *(_close(jnp, f, ()) for f in done)])
-    out.rest = [_close(jnp, f, ()) for f in live if choices(f.dims)]
+    out.total = add([out.total, *(_close(f, ()) for f in done)])
+    out.rest = [_close(f, ()) for f in live if choices(f.dims)]
     return out
 
 
@@ -205,7 +199,7 @@ def _flat(factor: Named) -> bool:
     return not plated and not any(isinstance(d, Axis) for d in factor.dims)
 
 
-def _plain_sum(jnp: Any, array: Any, axis: Any) -> Any:
+def _plain_sum(array: Any, axis: Any) -> Any:
     """A sum; written out where it is short, as in `logsumexp`."""
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(axes) > 1 or array.shape[axes[0]] > _WRITTEN_OUT or not is_jax(array):
@@ -228,14 +222,14 @@ def _next_ones(
     return searched_order(factors, there.difference(now)) + [d for d in now if d not in there]
 
 
-def _close(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
+def _close(factor: Named, plates: Sequence[Axis]) -> Named:
     """Multiply along the plates that the next choice to go does not live in."""
     inside = {a for d in choices(factor.dims) for a in d.plates}
     gone = [d for d in factor.dims if isinstance(d, Axis) and d not in plates and d not in inside]
-    return reduce(jnp, jnp.sum, factor, gone)
+    return reduce(jnp.sum, factor, gone)
 
 
-def _along(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
+def _along(factor: Named, plates: Sequence[Axis]) -> Named:
     """A factor with the axes of the plates that its choice stood in: it counts once for each
     element, though it is the same for all."""
     missing = tuple(a for a in plates if a not in factor.dims)
@@ -247,7 +241,6 @@ def _along(jnp: Any, factor: Named, plates: Sequence[Axis]) -> Named:
 
 
 def _tree(
-    jnp: Any,
     factors: list[Named],
     part: Choice,
     ties: dict[Choice, Disjunction],
@@ -257,7 +250,7 @@ def _tree(
     are about something else."""
     together = _tied(factors, part, ties)
     mine = [f for f in factors if together & set(choices(f.dims))]
-    table = add(jnp, [_close(jnp, f, part.plates) for f in mine])
+    table = add([_close(f, part.plates) for f in mine])
     capacity.refuse(table.dims)
     parts = tuple(sorted(together, key=repr))
     tree = Tree(parts, tuple(ties[p].whole for p in parts), ties[part].axis, table)
@@ -296,7 +289,6 @@ def components(factors: Sequence[Named]) -> list[list[int]]:
 
 
 def draw(
-    jax: Any,
     key: Any,
     eliminated: Eliminated,
     shape: Callable[[tuple], tuple[int, ...]],
@@ -313,30 +305,30 @@ def draw(
     drawn: dict[Choice, Named] = {}
     for number, entry in enumerate(reversed(eliminated.joined)):
         if isinstance(entry, Tree):
-            table = select(jnp, entry.table, drawn, ancestors)
+            table = select(entry.table, drawn, ancestors)
             inside = (*entry.parts, entry.axis)
-            table = Named(expand(jnp, table, (*inside, *lanes)), (*inside, *lanes))
+            table = Named(expand(table, (*inside, *lanes)), (*inside, *lanes))
             here = jax.random.fold_in(key, number)
-            drawn |= entry.draw(here, drawn, table, shape(lanes), lambda x, u: pick(jnp, x, u))
+            drawn |= entry.draw(here, drawn, table, shape(lanes), pick)
             continue
         dim, table = entry
-        logits = select(jnp, table, drawn, ancestors)
+        logits = select(table, drawn, ancestors)
         dims = (*dim.plates, *lanes)
-        logits = Named(expand(jnp, logits, (dim, *dims)), (dim, *dims))
+        logits = Named(expand(logits, (dim, *dims)), (dim, *dims))
         if best:
             index = jnp.broadcast_to(jnp.argmax(logits.array, axis=0), shape(dims))
             drawn[dim] = Named(index.astype(jnp.int32), dims)
             continue
         if isinstance(key, np.random.Generator):
-            noise = key.random(shape(dims))
+            noise: Any = key.random(shape(dims))
         else:
             here = jax.random.fold_in(key, number)
             noise = jax.random.uniform(here, shape(dims), dtype=logits.array.dtype)
-        drawn[dim] = Named(pick(jnp, logits.array, noise, eliminated.plain), dims)
+        drawn[dim] = Named(pick(logits.array, noise, eliminated.plain), dims)
     return drawn
 
 
-def pick(jnp: Any, logits: Any, noise: Any, plain: bool = False) -> Any:
+def pick(logits: Any, noise: Any, plain: bool = False) -> Any:
     """A position along the first dimension with probabilities ∝ exp(logits), or to plain
     weights.
 
@@ -362,9 +354,7 @@ def pick(jnp: Any, logits: Any, noise: Any, plain: bool = False) -> Any:
     return jnp.minimum(index, logits.shape[0] - 1)
 
 
-def select(
-    jnp: Any, table: Named, drawn: dict[Choice, Named], ancestors: Named | None = None
-) -> Named:
+def select(table: Named, drawn: dict[Choice, Named], ancestors: Named | None = None) -> Named:
     """A table at the positions drawn so far (and at the ancestors of particles)."""
     known = [d for d in choices(table.dims) if d in drawn]
     trace = ancestors is not None and PARTICLE in table.dims
@@ -372,10 +362,10 @@ def select(
         return table
     here: dict[Any, Named] = {d: drawn[d] for d in known}
     if not trace:
-        return pick_at(jnp, table, here)
+        return pick_at(table, here)
     assert ancestors is not None
     if not known:
-        return pick_at(jnp, table, {PARTICLE: ancestors})
+        return pick_at(table, {PARTICLE: ancestors})
     # One gather for both: the ancestor's whole table may be much larger than the row.
     here[PARTICLE] = ancestors
     dims = union([[d for d in table.dims if d not in here], *(i.dims for i in here.values())])
@@ -384,7 +374,7 @@ def select(
         for d, n in zip(table.dims, table.array.shape, strict=True)
         if d not in here
     }
-    index = tuple(expand(jnp, own.get(d) or here[d], dims) for d in table.dims)
+    index = tuple(expand(own.get(d) or here[d], dims) for d in table.dims)
     return Named(indexed(table.array, index), dims)
 
 
@@ -392,41 +382,41 @@ def select(
 _COMPARED = 64
 
 
-def pick_at(jnp: Any, table: Named, indices: dict[Any, Named]) -> Named:
+def pick_at(table: Named, indices: dict[Any, Named]) -> Named:
     """An array at given positions along some of its dimensions."""
     several = tuple(d for d, i in indices.items() if isinstance(d, Choice) and i.dims)
     if len(several) > 1 and cells(several) <= _COMPARED:
         # One by one, the first would spread all rows of the others over the particles.
-        table, index = _side_by_side(jnp, table, several, indices)
+        table, index = _side_by_side(table, several, indices)
         rest = {d: i for d, i in indices.items() if d not in several}
         indices = {**rest, index[0]: index[1]}
     for dim, index_ in indices.items():
-        table = _pick_along(jnp, table, dim, index_)
+        table = _pick_along(table, dim, index_)
     return table
 
 
 def _side_by_side(
-    jnp: Any, table: Named, several: tuple[Choice, ...], indices: dict[Any, Named]
+    table: Named, several: tuple[Choice, ...], indices: dict[Any, Named]
 ) -> tuple[Named, tuple[Choice, Named]]:
     """A table with one dimension in place of several, and the position along it."""
     rest = tuple(d for d in table.dims if d not in several)
-    whole = expand(jnp, table, (*several, *rest))
+    whole = expand(table, (*several, *rest))
     flat = Choice("aux", several, (), cells(several))
     position = Named(jnp.zeros((), jnp.int32))
     for dim in several:
-        position = apply(jnp, lambda p, i, size=dim.size: p * size + i, position, indices[dim])
+        position = apply(lambda p, i, size=dim.size: p * size + i, position, indices[dim])
     rows = whole.reshape((flat.size, *whole.shape[len(several) :]))
     return Named(rows, (flat, *rest)), (flat, position)
 
 
-def _pick_along(jnp: Any, table: Named, dim: Any, index: Named) -> Named:
+def _pick_along(table: Named, dim: Any, index: Named) -> Named:
     size = table.array.shape[table.dims.index(dim)]
     if dim in index.dims:
         # Each particle reads the row of another particle.
         dims = union([table.dims, index.dims])
         axis = dims.index(dim)
-        whole = expand(jnp, table, dims)
-        rows = deepen(jnp, expand(jnp, index, dims), whole.ndim)
+        whole = expand(table, dims)
+        rows = deepen(expand(index, dims), whole.ndim)
         return Named(jnp.take_along_axis(whole, rows, axis=axis, mode="clip"), dims)
     if not index.dims:
         return Named(
@@ -439,12 +429,12 @@ def _pick_along(jnp: Any, table: Named, dim: Any, index: Named) -> Named:
         *others, picked = (Named(row, kept) for row in entries(table.array, axis))
         for i, row in enumerate(others):
             here = Named(index.array == i, index.dims)
-            picked = apply(jnp, jnp.where, here, row, picked)
+            picked = apply(jnp.where, here, row, picked)
         return picked
     rest = union([[d for d in table.dims if d != dim], index.dims])
     picked = jnp.take_along_axis(
-        expand(jnp, table, (dim, *rest)),
-        expand(jnp, index, rest)[None],
+        expand(table, (dim, *rest)),
+        expand(index, rest)[None],
         axis=0,
         mode="clip",
     )

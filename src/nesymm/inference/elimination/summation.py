@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nesymm.inference.arrays import xp
-from nesymm.inference.elimination.beliefs import maximum, scatter
+from nesymm.inference.elimination.beliefs import scatter
 from nesymm.inference.elimination.capacity import CAPACITY, Capacity
 from nesymm.inference.elimination.choices import Choice, cells, choices
 from nesymm.inference.elimination.factors import Sum, add, logsumexp, summing
@@ -62,27 +62,27 @@ def sum_out(
         moved = [t for t in waiting if dim in t.index.dims]
         dims = union([*(f.dims for f in mine), *(t.index.dims for t in moved)])
         capacity.refuse(dims)
-        table = add(xp, mine)
+        table = add(mine)
         if moved:
-            left = _move(Named(expand(xp, table, dims), dims), moved, dim, capacity, sum_)
+            left = _move(Named(expand(table, dims), dims), moved, dim, capacity, sum_)
         else:
-            left = reduce(xp, lambda a, axis: sum_(xp, a, axis), table, [dim])
+            left = reduce(sum_, table, [dim])
         live = [f for f in live if dim not in f.dims]
         (live if choices(left.dims) else total).append(left)
         waiting = [t for t in waiting if dim not in t.index.dims]
     live += [point(t) for t in waiting]
-    return add(xp, total), live
+    return add(total), live
 
 
 def product_along_axes(factor: Named) -> Named:
     """A factor per element of some data is the product of them all."""
     axes = [d for d in factor.dims if isinstance(d, Axis)]
-    return reduce(xp, xp.sum, Named(factor.array, factor.dims), axes)
+    return reduce(xp.sum, Named(factor.array, factor.dims), axes)
 
 
 def point(target: Target) -> Named:
     """A target as a factor of its own: all mass where its value is."""
-    here = apply(xp, xp.equal, Named(np.arange(target.new.size), (target.new,)), target.index)
+    here = apply(xp.equal, Named(np.arange(target.new.size), (target.new,)), target.index)
     return Named(xp.where(here.array, 0.0, -np.inf), here.dims)
 
 
@@ -124,8 +124,8 @@ def _move(
     capacity.refuse((*news, *(d for d in table.dims if d != gone)))
     if cells(table.dims) * cells(news) > _COMPARED and not set(news) & set(table.dims):
         pairs = [(t.new, t.index) for t in targets]
-        return scatter(table, pairs, [gone], capacity, sum_ is maximum)
+        return scatter(table, pairs, [gone], capacity, sum_ is xp.max)
     for target in targets:
-        here = apply(xp, xp.equal, Named(np.arange(target.new.size), (target.new,)), target.index)
-        table = apply(xp, lambda h, x: xp.where(h, x, -np.inf), here, table)
-    return reduce(xp, lambda a, axis: sum_(xp, a, axis), table, [gone])
+        here = apply(xp.equal, Named(np.arange(target.new.size), (target.new,)), target.index)
+        table = apply(lambda h, x: xp.where(h, x, -np.inf), here, table)
+    return reduce(sum_, table, [gone])

@@ -39,7 +39,7 @@ class _Sampler:
         self.key, key = jax.random.split(self.key)
         if variable.finite:
             table = log_masses_of(low, variable, variable.params)
-            logits = expand(jnp, table, _DIMS)
+            logits = expand(table, _DIMS)
             shape = (self.samples, logits.shape[-1])
             index = jax.random.categorical(key, jnp.broadcast_to(logits, shape))
             return Named(coded(variable, index), _DIMS)
@@ -61,7 +61,7 @@ def estimate(solver: Solver, given: Given, samples: int, key: Key) -> Posterior:
         # What is finite is not sampled, but summed over given these draws.
         known = Leaves(problem.step, given, jnp)
         known.values = drawn
-        row = expand(jnp, problem.weights.row(Tables(known, np.float64)), _DIMS)
+        row = expand(problem.weights.row(Tables(known, np.float64)), _DIMS)
         log_weights = jnp.broadcast_to(row, (samples, row.shape[-1]))
         for rank in range(len(problem.evidences)):
             values = np.asarray(solver.backend(rank).log_values(log_weights, jnp))

@@ -27,7 +27,7 @@ from nesymm.inference.circuits.formula import Formula
 from nesymm.inference.static.sources import Drawn, Leaf, Place, Source, Values, Weight
 from nesymm.inference.static.value_tables import ValueTables, check_size, place_key
 from nesymm.ir.algebra import const, eq, is_const, le, lt
-from nesymm.ir.axes import rebuild
+from nesymm.ir.axes import replacing
 from nesymm.ir.expr import TRUE, Expr, rewrite
 from nesymm.ir.step import Param, RandomVariable, StepProgram, flat
 from nesymm.ir.types import Bool, Tensor, domain, is_finite
@@ -382,17 +382,15 @@ class Encoding:
         if is_const(expr):
             return expr
 
-        def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
-            if id(node) in fixed:
-                return fixed[id(node)]
+        def known(node: Expr) -> Expr | None:
             if node.op == "axis" and node.data in place:
-                return const(place[node.data])
-            return rebuild(node, args)
+                return fixed.get(id(node), const(place[node.data]))
+            return fixed.get(id(node))
 
         def keep(node: Expr) -> bool:
             return not node.args and node.op != "axis" and id(node) not in fixed
 
-        return rewrite(expr, rule, keep=keep)
+        return rewrite(expr, replacing(known), keep=keep)
 
 
 # Whether numbers or terms compare is known to the algebra of expressions.

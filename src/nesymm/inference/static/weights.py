@@ -145,7 +145,7 @@ class Weights:
             done = start + _size(source)
         pieces.append(Named(self.constant[done:].astype(low.real)))
         dims = union(p.dims for p in pieces)
-        arrays = [expand(jnp, p, dims) for p in pieces]
+        arrays = [expand(p, dims) for p in pieces]
         lead = jnp.broadcast_shapes(*(a.shape[:-1] for a in arrays))
         full = [jnp.broadcast_to(a, (*lead, a.shape[-1])) for a in arrays]
         return Named(jnp.concatenate(full, axis=-1), dims)

@@ -12,13 +12,7 @@ from nesymm.errors import Span, fail
 from nesymm.ir.expr import TRUE, Expr, drawn, postorder
 from nesymm.ir.passes.cut_off import Kinds, cut_off, made_of
 from nesymm.ir.reachability import reachable, strong_components
-from nesymm.ir.step import (
-    Parameter,
-    Part,
-    QueryDecl,
-    RandomVariable,
-    StepProgram,
-)
+from nesymm.ir.step import Parameter, Part, QueryDecl, RandomVariable, StepProgram
 from nesymm.ir.types import Int, Real, Tensor, is_finite
 from nesymm.language.families import FAMILIES
 

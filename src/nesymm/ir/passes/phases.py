@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from nesymm.ir.algebra import and_, axis_value, const, is_const
-from nesymm.ir.axes import rebuild, substitute
+from nesymm.ir.axes import rebuild, replacing, substitute
 from nesymm.ir.expr import FALSE, TRUE, Axis, Expr, drawn, make, rewrite
 from nesymm.ir.passes.plates import joined
 from nesymm.ir.reachability import reachable
@@ -95,15 +95,14 @@ def at_later(
 def _specialised(
     part: _Part, time: Expr, given: frozenset[str], present: Callable[[str], Expr | None]
 ) -> _Part:
-    def rule(node: Expr, args: tuple[Expr, ...]) -> Expr:
+    def known(node: Expr) -> Expr | None:
         if node.op == "time":
             return time
         if node.op == "given" and node.data in given:
             return TRUE
-        known = present(node.data[0]) if node.op == "slot" and node.data[1] == "present" else None
-        return rebuild(node, args) if known is None else known
+        return present(node.data[0]) if node.op == "slot" and node.data[1] == "present" else None
 
-    return part.rewrite(rule)
+    return part.rewrite(replacing(known))
 
 
 def _without_idle_guides(step: StepProgram) -> StepProgram:
@@ -237,7 +236,7 @@ def _use_values(step: StepProgram, complete: frozenset[str]) -> StepProgram:
         return step
 
     def read(expr: Expr) -> Expr:
-        return rewrite(expr, lambda n, args: known[n] if n in known else rebuild(n, args))
+        return rewrite(expr, replacing(known.get))
 
     observations = (o if id(o) in kept else o.map(read) for o in step.observations)
     return replace(step.map(read), observations=tuple(observations))

@@ -16,11 +16,7 @@ from nesymm.language.check.heads import (
     read_head_atom,
     time_variable,
 )
-from nesymm.language.check.numbers import (
-    check_number,
-    check_probability,
-    name_parameters,
-)
+from nesymm.language.check.numbers import check_number, check_probability, name_parameters
 from nesymm.language.check.terms import (
     HIDDEN,
     OURS,
@@ -44,14 +40,7 @@ from nesymm.language.program import (
     Literal,
     Rule,
 )
-from nesymm.language.terms import (
-    ListTerm,
-    Struct,
-    Term,
-    Var,
-    mapped,
-    variables,
-)
+from nesymm.language.terms import ListTerm, Struct, Term, Var, mapped, variables
 
 
 def read_clause(ctx: Context, statement: Term) -> Clause | Guide | None:

@@ -7,13 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from nesymm.language.terms import (
-    Num,
-    Struct,
-    Term,
-    Var,
-    mapped,
-)
+from nesymm.language.terms import Num, Struct, Term, Var, mapped
 
 # No text can contain this character in a variable, so names with it are ours.
 OURS = "·"
