@@ -32,7 +32,7 @@ def case(sizes: tuple[int, ...], by_particle: bool) -> tuple[Named, dict[Choice,
 @pytest.mark.parametrize("by_particle", [False, True])
 def test_rows_are_those_that_were_drawn(sizes: tuple[int, ...], by_particle: bool) -> None:
     table, drawn = case(sizes, by_particle)
-    found = pick_at(jnp, table, drawn)
+    found = pick_at(table, drawn)
     first = table.dims[0]
     assert set(found.dims) == {first, BATCH, PARTICLE}
     array = np.moveaxis(
@@ -50,7 +50,7 @@ def test_rows_are_those_that_were_drawn(sizes: tuple[int, ...], by_particle: boo
 def test_only_the_rows_are_spread_over_particles(sizes: tuple[int, ...]) -> None:
     """A table that all particles share is not copied for each of them."""
     table, drawn = case(sizes, by_particle=False)
-    traced = jax.make_jaxpr(lambda array: pick_at(jnp, Named(array, table.dims), drawn).array)(
+    traced = jax.make_jaxpr(lambda array: pick_at(Named(array, table.dims), drawn).array)(
         table.array
     )
     largest = max(v.aval.size for e in traced.eqns for v in e.outvars)
