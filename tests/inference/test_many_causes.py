@@ -17,7 +17,6 @@ from nesymm import Bootstrap, RaoBlackwellised
 from nesymm.ir.passes.causes import merge_causes
 from nesymm.ir.passes.phases import phases
 
-RANDOM = np.random.default_rng(3)
 N = 4
 
 WORLD = """
@@ -34,17 +33,18 @@ query(ill(P)@t).
 
 def data(batch: int = 6) -> dict[str, Any]:
     """Groups of four, of whom two are observed at step 1."""
+    random = np.random.default_rng(3)
     ill = np.full((batch, 2, N), np.nan)
-    ill[:, 0] = RANDOM.random((batch, N)) < 0.6
-    ill[:, 1, :2] = RANDOM.random((batch, 2)) < 0.5
-    trust = RANDOM.random((batch, N, N))
-    trust[RANDOM.random(trust.shape) < 0.3] = np.nan
+    ill[:, 0] = random.random((batch, N)) < 0.6
+    ill[:, 1, :2] = random.random((batch, 2)) < 0.5
+    trust = random.random((batch, N, N))
+    trust[random.random(trust.shape) < 0.3] = np.nan
     trust[:, 0, 1] = 1.0
     trust[:, 2, 3] = 0.0
     return {
-        "near": RANDOM.random((batch, N, N)) < 0.5,
+        "near": random.random((batch, N, N)) < 0.5,
         "trust": trust,
-        "old": RANDOM.random((batch, N)) < 0.5,
+        "old": random.random((batch, N)) < 0.5,
         "ill": ill,
     }
 
@@ -121,7 +121,7 @@ def test_an_effect_has_one_variable_and_its_probability(case: str) -> None:
 def test_draws_from_the_prior_are_as_many() -> None:
     clauses, chance = CASES["a number for each pair"]
     given = {**data(), "ill": np.full((6, 2, N), np.nan)}
-    given["ill"][:, 0] = RANDOM.random((6, N)) < 0.6
+    given["ill"][:, 0] = data()["ill"][:, 0]
     found = nesymm.compile(WORLD + clauses).filter(given, method=Bootstrap(20_000), key=1)
     right = 1 - none_comes_up(given, chance(given))
     for person in range(N):
@@ -210,6 +210,7 @@ def test_two_effects_of_one_cause_stay_tied() -> None:
 def test_trajectories_tell_the_causes_apart() -> None:
     clauses = "0.3::ill(P)@t :- near(P, Q), ill(Q)@(t-1)."
     given = {k: v[:1] for k, v in data().items()}
+    given["ill"][:, 1] = np.nan
     paths = nesymm.compile(WORLD + clauses).trajectories(given, 20, method=RaoBlackwellised(20))
     (name,) = [n for n, v in paths.draws.items() if v.shape[-2:] == (N, N)]
     assert paths.draws[name].shape == (1, 20, 2, N, N)
