@@ -18,7 +18,7 @@ from scipy import stats
 
 import nesymm
 from nesymm.errors import NesymmError
-from nesymm.inference.methods import RaoBlackwellised
+from nesymm.inference.methods import ExactForward, RaoBlackwellised
 from nesymm.inference.trajectories import Trajectories
 
 SIZE = 3
@@ -319,3 +319,41 @@ def test_what_was_compiled_for_other_data_serves_again() -> None:
             np.testing.assert_array_equal(found[name], expected)
         for name, expected in fresh.asked.items():
             np.testing.assert_array_equal(found[name], expected)
+
+
+STATIC = """
+level(L) ~ normal(0, 1).
+on@0.
+on@t :- on@(t-1).
+seen(X)@t ~ normal(L, 0.1) :- on@t, level(L).
+observe(seen@t).
+"""
+
+
+def test_one_draw_of_a_static_variable_serves_a_whole_sequence() -> None:
+    """Without evidence the level is standard normal; within a sequence only the noise differs."""
+    model = nesymm.compile(STATIC)
+    count = 400
+    drawn = model.generate(steps=[3] * count, method=ExactForward(draws=1), key=0)["seen"][:, 0]
+    spread = np.sqrt(1.01)
+    assert abs(drawn[:, 0].mean()) < 5 * spread / np.sqrt(count)
+    assert abs(drawn[:, 0].std() - spread) < 5 * spread / np.sqrt(2 * count)
+    noise = np.sqrt(2) * 0.1
+    assert abs((drawn[:, 2] - drawn[:, 0]).std() - noise) < 5 * noise / np.sqrt(2 * count)
+
+
+@pytest.mark.parametrize(
+    ("clause", "data", "draws"),
+    [
+        ("", {}, 2),
+        ("", {"seen": np.full((1, 3), 0.5)}, 1),
+        ("P::off@t :- level(L), P is 1 / (1 + exp(-L)). query(off@t).", {}, 1),
+    ],
+)
+def test_static_variables_that_matter_going_back_need_particles(
+    clause: str, data: dict[str, np.ndarray], draws: int
+) -> None:
+    model = nesymm.compile(STATIC + clause)
+    steps = None if data else 3
+    with pytest.raises(nesymm.NesymmError, match=r"infinitely many values: .* need particles"):
+        model.generate(data, steps=steps, method=ExactForward(draws=draws))

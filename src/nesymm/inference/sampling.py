@@ -24,7 +24,7 @@ from nesymm.inference.elimination.factors import pick_at
 from nesymm.inference.exact_step import draw_all
 from nesymm.inference.loop import Run
 from nesymm.inference.named import Named, apply, expand
-from nesymm.inference.plan import Plan
+from nesymm.inference.plan import Plan, reads
 from nesymm.inference.results import Failure
 from nesymm.inference.state import LANES, Settings, State, normalise
 from nesymm.inference.step_model import StepModel
@@ -83,7 +83,7 @@ class Traced:
 
 def draw_backward(engine: ExactFilter, run: Run, count: int) -> Traced:
     """Trajectories from the exact posterior: forward with all beliefs, then back."""
-    if not engine.exact:
+    if engine.particles > 1 or _read_going_back(engine, run.sequences):
         raise NesymmError(
             "a static variable has infinitely many values: trajectories need particles"
         )
@@ -94,6 +94,23 @@ def draw_backward(engine: ExactFilter, run: Run, count: int) -> Traced:
         # Fields that depend on inputs only are the same in every trajectory.
         fields[name] = [value]
     return Traced(fields, variables, health_of(outcome.info, outcome.last))
+
+
+def _read_going_back(engine: ExactFilter, sequences: Sequences) -> bool:
+    """Whether the state or the evidence depends on an infinite static variable. If not, one draw
+    of it, which `generate` makes, is all that a trajectory needs."""
+    infinite = {n for n, v in engine.phases.statics.items() if not v.finite}
+    for program in engine.phases:
+        evidence = (
+            o for o in program.observations if o.value is not None or o.name in sequences.observed
+        )
+        read = reads(e for part in (*program.slots, *evidence) for e in part.expressions())
+        for variable in reversed(program.variables):
+            if variable.finite or variable.name in read:
+                read |= reads(variable.expressions())
+        if infinite & read:
+            return True
+    return False
 
 
 class _Backward:
