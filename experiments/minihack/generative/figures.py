@@ -70,7 +70,7 @@ def constrained(
     summary = []
     for name, (constraint, actions) in cases.items():
         model = constraint.added_to(method.with_networks(networks))
-        given: dict[str, Any] = method.given(first)
+        given: dict[str, Any] = method.given(networks, first)
         if actions is not None:
             given["action"] = given_actions(actions)
         steps = None if actions is not None else len(WALLED) + 1

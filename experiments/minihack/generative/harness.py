@@ -267,7 +267,7 @@ def pictures_cost(steps: int) -> dict[str, Any]:
 
     first = load("N5test").first(1).frames(METHOD.scene.pixels)[:, 0]
     actions = np.random.default_rng(0).integers(4, size=(1, steps))
-    given = {**METHOD.given(first), "action": given_actions(actions)}
+    given = {**METHOD.given(networks, first), "action": given_actions(actions)}
     model = METHOD.with_networks(networks)
     found = model.generate(given, method=EXACT)
     kept = obeys(positions(found)[0], actions[0], METHOD.scene.grid, Constraint())

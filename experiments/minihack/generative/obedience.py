@@ -61,7 +61,7 @@ def check(
         kept, shown = [], []
         for k in range(0, len(some), size):
             rows = some.take(slice(k, k + size))
-            given: dict[str, Any] = method.given(rows.frames(method.scene.pixels)[:, 0])
+            given: dict[str, Any] = method.given(networks, rows.frames(method.scene.pixels)[:, 0])
             if case.horizon is None:
                 given["action"] = given_actions(rows.actions)
             found = model.generate(

@@ -104,6 +104,7 @@ class ProgramMethod:
             "image": images,
             "action": jnp.pad(actions.astype(int), ((0, 0), (1, 0))),
             "noise": jnp.full(n, noise),
+            "room": jnp.tile(jnp.array([0.0, 1.0, 0.0, 1.0]), (n, 1)),
         }
         model = self.with_networks(networks)
         found = model.estimate(data, method=self.inference, key=key, kl="analytic")
@@ -115,18 +116,28 @@ class ProgramMethod:
         self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0
     ) -> Trajectories:
         """One trajectory with its pictures for each first picture and actions [n, T-1]."""
-        data = {**self.given(first), "action": given_actions(actions)}
+        data = {**self.given(networks, first), "action": given_actions(actions)}
         return self.with_networks(networks).generate(data, method=EXACT, key=seed)
 
-    def given(self, first: np.ndarray) -> dict[str, np.ndarray]:
-        """What the program must be given: first pictures [n, 3, size, size], and the noise."""
-        return {"first": first, "noise": np.full(len(first), float(self.noise(1.0)))}
+    def given(self, networks: Mapping[str, Any], first: np.ndarray) -> dict[str, np.ndarray]:
+        """What the program must be given to draw rooms that look like first pictures
+        [n, 3, size, size]: these, what the encoder says of them, and the noise."""
+        noise = np.full(len(first), float(self.noise(1.0)))
+        means, scales = zip(*(_code(networks["encoder"], first, k) for k in (1, 2)), strict=True)
+        room = np.stack([means[0], scales[0], means[1], scales[1]], axis=-1)
+        return {"first": first, "noise": noise, "room": room}
 
     def reconstruct(
         self, networks: Any, first: np.ndarray, actions: np.ndarray, seed: int = 0
     ) -> np.ndarray:
         """Pictures [n, T, 3, size, size] from the first ones and actions [n, T-1]."""
         return self.generate(networks, first, actions, seed)["image"][:, 0]
+
+
+def _code(encoder: Any, pictures: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and scale of a number that describes pictures."""
+    mean, scale = np.asarray(jax.vmap(lambda picture: encoder(picture, k))(pictures)).T
+    return mean, np.asarray(jax.nn.softplus(scale))
 
 
 def positions(generated: Trajectories) -> np.ndarray:
