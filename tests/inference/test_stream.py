@@ -260,3 +260,28 @@ def test_answers_that_are_impossible_at_a_step_are_zeros(method: str) -> None:
     )
     with pytest.raises(KeyError, match=r"at\(7\)@t is not asked \(there are: at\(0\)@t, at\(1\)@t"):
         whole["at(7)@t"]
+
+
+def test_what_is_given_once_makes_no_table_smaller_than_it_may_become() -> None:
+    """Who is there is known when the state gets its shape, and not while a step is compiled."""
+    model = nesymm.compile(
+        """
+        :- input(e(key), 1..3).
+        :- input(u@t).
+        :- network(net, 1).
+        0.9::a(E)@0 :- e(E).
+        a(E)@t :- a(E)@(t-1), a(_)@(t-1).
+        0.2::a(E)@t :- e(E), not a(E)@(t-1).
+        0.6::a(E)@t :- e(E), a(1)@(t-1).
+        h@t ~ bernoulli(net(u@t)).
+        query(h@t). query(a(2)@t).
+        """,
+        networks={"net": lambda x: x[:1]},
+    )
+    there, u = np.array([[True, True, False]]), np.array([[[0.5], [-0.3], [1.0]]])
+    whole = model.filter({"e": there, "u": u}, method="exact")
+    stream = model.stream({"e": there}, method="exact", shapes={"u": (1,)})
+    for t in range(3):
+        found = stream.update({"u": u[:, t]}).probabilities
+        for name in ("h@t", "a(2)@t"):
+            np.testing.assert_allclose(found[name], whole.filtered[name][:, t], rtol=1e-5)
