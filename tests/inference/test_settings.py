@@ -77,7 +77,7 @@ def test_lengths_are_numbers_of_steps_that_are_there(monkeypatch: pytest.MonkeyP
         RAIN.filter({}, steps=[2**40])
     with pytest.raises(NesymmError, match=f"steps: expected a number of steps .* {told}"):
         RAIN.filter({}, steps=2**40)
-    monkeypatch.setattr(data, "_memory", lambda: 1 << 30)
+    monkeypatch.setattr(data, "memory", lambda: 1 << 30)
     with pytest.raises(NesymmError, match=r"steps: .* received 2,147,483,646 steps of 1 seq"):
         RAIN.filter({}, steps=2**31 - 3 + 1)
     whole = RAIN.filter(DATA, steps=np.ma.array([3, 1], mask=[0, 0]))

@@ -7,7 +7,6 @@ masked (`numpy.ma`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -18,6 +17,7 @@ import numpy as np
 
 from nesymm.errors import NesymmWarning, warn
 from nesymm.inference.columns import Column, DataError, Wanted, code, is_traced, split_missing
+from nesymm.inference.devices import memory
 from nesymm.inference.elimination.choices import BATCH
 from nesymm.inference.named import Named
 from nesymm.ir.expr import leaves
@@ -337,19 +337,11 @@ def _refuse_endless(steps: int, batch: int) -> None:
 
 def fits_into_memory(steps: int, bytes_: int) -> bool:
     """Whether this machine could hold so many steps of so many bytes each."""
-    return steps < 2**31 and steps * bytes_ <= _memory()
+    return steps < 2**31 and steps * bytes_ <= memory()
 
 
 # At each step of a sequence: gains, effective sample sizes, times and masks.
 _BYTES_OF_RESULTS = 64
-
-
-def _memory() -> int:
-    """The bytes of this machine, where it reports them."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 1 << 40
 
 
 def _lengths(name: str, length: Any) -> np.ndarray:

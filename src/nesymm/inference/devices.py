@@ -1,4 +1,4 @@
-"""Whether the compiler of the device in use can be trusted with whole numbers.
+"""What the machine has, and whether its compiler can be trusted with whole numbers.
 
 Some versions of XLA for GPUs compute distances on a grid of 32-bit whole numbers wrongly
 once they are compiled (seen with jax 0.11.2 on an H200). A wrong answer must not be
@@ -7,6 +7,7 @@ silent, so every device is asked once.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
 
@@ -44,3 +45,11 @@ def check_device(real: Any) -> None:
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     platform = device.platform if hasattr(device, "platform") else jax.default_backend()
     trust(platform, np.int64 if real == np.float64 else np.int32)
+
+
+def memory() -> int:
+    """The bytes of this machine, where it reports them."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 40

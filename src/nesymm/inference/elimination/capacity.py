@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nesymm.errors import NesymmError
+from nesymm.inference.devices import memory
 from nesymm.inference.elimination.choices import (
     BATCH,
     PARTICLE,
@@ -18,8 +19,9 @@ from nesymm.inference.elimination.choices import (
 )
 from nesymm.inference.elimination.order import MAX_CELLS
 
-# Nor may it have more bytes than this for all elements, sequences and particles together.
-MAX_BYTES = 1 << 33
+# Nor may it have more bytes than this for all elements, sequences and particles together: a step
+# needs several tables at once.
+MAX_BYTES = min(1 << 33, memory() // 16)
 
 
 class TooLarge(NesymmError):
