@@ -265,9 +265,11 @@ def static(subject: Subject, more: Mapping[str, Any] = MappingProxyType({})) -> 
         try:
             found = subject.model.infer(given, samples=4000, key=1)
         except NesymmError as error:
-            if right.failed is not None and "impossible" in str(error):
-                continue
-            raise
+            if "impossible" not in str(error):
+                raise
+            if right.failed is None:
+                raise Wrong(f"sequence {b} is possible, and was called impossible") from error
+            continue
         if right.failed is not None:
             raise Wrong(f"sequence {b} is impossible, and was answered")
         for name in sorted({*right.final, *found.queries}):

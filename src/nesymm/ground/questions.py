@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -32,7 +32,7 @@ from nesymm.ir.symbols import (
     symbols,
 )
 from nesymm.ir.terms import V, atom_text, compile_term, predicate_text, show
-from nesymm.ir.types import Int, Tensor, is_finite
+from nesymm.ir.types import Enum, Int, Tensor, is_finite
 from nesymm.language.program import At, Observation, Pred, Query
 from nesymm.language.terms import ListTerm, Struct, Term
 
@@ -77,7 +77,9 @@ def observe(ctx: Context, engine: Engine, observation: Observation) -> Iterator[
     pred, time = observation.atom.pred, observation.atom.time
     values = [i for i in ctx.clauses.value_positions(pred) if type(root.term[i]) is V]
     keys = [i for i in range(len(root.term)) if i not in values]
-    value = _observed_value(ctx, observation)
+    types = [as_expr(a.terms[i]).type for a in answers for i in values]
+    names = {v for type_ in types if isinstance(type_, Enum) for v in type_.values}
+    value = _observed_value(ctx, observation, names)
     by_value = bool(values) and not isinstance(value, bool)
     groups: dict[Any, list[Answer]] = {}
     for answer in answers:
@@ -116,20 +118,23 @@ def _label(pred: Pred, terms: tuple, keys: list[int]) -> str:
     return atom_text(pred.name, tuple(fixed))
 
 
-def _observed_value(ctx: Context, observation: Observation) -> Any:
+def _observed_value(ctx: Context, observation: Observation, names: Container[Any]) -> Any:
     match observation.value:
         case None:
             return None
         case Struct("true" | "false" as truth, ()):
             return truth == "true"
         case ListTerm(items, None):
-            return tuple(_constant(ctx, i) for i in items)
+            return tuple(_constant(ctx, i, names) for i in items)
         case term:
-            return (_constant(ctx, term),)
+            return (_constant(ctx, term, names),)
 
 
-def _constant(ctx: Context, term: Term) -> Any:
-    value = ctx.evaluator.value(compile_term(term, {}, lambda: -1), term.span)
+def _constant(ctx: Context, term: Term, names: Container[Any]) -> Any:
+    written = compile_term(term, {}, lambda: -1)
+    if type(written) is str and written in names:
+        return written  # Where it may be the value, `e` is a name: east is no number.
+    value = ctx.evaluator.value(written, term.span)
     if isinstance(value, Expr) or type(value) is V:
         fail("E308", "the observed value must be a constant", term.span)
     return value

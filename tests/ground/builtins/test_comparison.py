@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import nesymm
@@ -43,3 +44,14 @@ def test_worlds_without_time() -> None:
     text = "way ~ categorical([0.2, 0.8], [e, inf]). a :- way =:= e. b :- way =\\= inf. "
     found = nesymm.compile(text + "query(a). query(b).").infer()
     assert found.probability("a") == found.probability("b") == pytest.approx(0.2)
+
+
+def test_such_a_name_is_observed() -> None:
+    drawn = "way(W){} ~ categorical([0.2, 0.8], [e, inf]). a{} :- way(e){}. "
+    still = nesymm.compile(drawn.format("", "", "") + "observe(way, e). query(a).").infer()
+    assert still.log_evidence == pytest.approx(np.log(0.2))
+    assert still.probability("a") == 1
+    moving = nesymm.compile(drawn.format("@t", "@t", "@t") + "observe(way@1, e). query(a@t).")
+    found = moving.filter(steps=2)
+    assert found.log_evidence == pytest.approx(np.log(0.2))
+    assert found.filtered["a@t"][0] == pytest.approx([0.2, 1])
