@@ -36,6 +36,8 @@ from nesymm.inference.densities import DENSITIES, log_masses, special
 from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.methods import Bootstrap, ExactForward, Method, RaoBlackwellised
 from nesymm.inference.particles import plans
+from nesymm.ir.passes.phases import Phases, phases, use_observed
+from nesymm.ir.step import StepProgram
 
 Parameters = Mapping[str, Any]
 
@@ -701,21 +703,25 @@ def test_slopes_of_hybrid_programs_are_unbiased_by_every_method(name: str, metho
     unbiased(nesymm.compile(case.text), case.data, case.evidence, method, 512)
 
 
+def phases_of(step: StepProgram, given: frozenset[str]) -> Phases:
+    return use_observed(phases(step, given), given)
+
+
 def test_what_moves_the_support_of_a_density_is_scored() -> None:
     step = nesymm.compile(HYBRID["moves the support of a density"].text).step
-    for plan in plans(step, frozenset({"y"}), True)[1:]:
+    for plan in plans(phases_of(step, frozenset({"y"})), True):
         assert {v.name for v in plan.ahead} == plan.scored
     step = nesymm.compile(HYBRID["reparameterised"].text).step
-    for plan in plans(step, frozenset({"y"}), True)[1:]:
+    for plan in plans(phases_of(step, frozenset({"y"})), True):
         assert plan.ahead and not plan.scored
 
 
 def test_what_later_steps_read_is_scored_where_particles_are_resampled() -> None:
     step = nesymm.compile(HYBRID["reparameterised"].text).step
-    for plan in plans(step, frozenset({"y"}), True, resamples=True)[1:]:
+    for plan in plans(phases_of(step, frozenset({"y"})), True, resamples=True):
         assert {v.name for v in plan.ahead} == plan.scored
     step = nesymm.compile(HYBRID["guided"].text).step
-    for plan in plans(step, frozenset({"y"}), True, resamples=True)[1:]:
+    for plan in plans(phases_of(step, frozenset({"y"})), True, resamples=True):
         assert plan.ahead and not plan.scored  # a guide learns through its draws
 
 
@@ -739,7 +745,7 @@ def test_what_is_summed_inside_an_observation_has_exact_slopes(argument: str) ->
         return lambda x: jnp.where((argument == "A") & (x == 2), jnp.nan, logits)
 
     model = nesymm.compile(FOLDED % argument, networks={"weights": network(jnp.zeros(3))})
-    for plan in plans(model.step, frozenset({"bound", "above", "alarm"}), True)[1:]:
+    for plan in plans(phases_of(model.step, frozenset({"bound", "above", "alarm"})), True):
         assert [f.variable.name for f in plan.folded.values()] == ["noise"]
     # All noises fit; two; one; one; two; none is loud enough; there is none; nothing is seen.
     data = {

@@ -42,7 +42,7 @@ def proposed(text: str, method: RaoBlackwellised | Bootstrap = RaoBlackwellised(
     step, solve = nesymm.compile(text).step, isinstance(method, RaoBlackwellised)
     about = (step, frozenset(), np.float32, 4)
     engine = ParticleFilter(*about, particles=method.particles, solve=solve)
-    return {n: p.given is not None for found in engine.proposals for n, p in found.items()}
+    return {n: p.given is not None for found in engine.proposals.values() for n, p in found.items()}
 
 
 def walk_covariance(steps: int, first: float, move: float) -> np.ndarray:

@@ -51,7 +51,7 @@ def as_arrays(names: Mapping[str, Wanted], data: Any) -> Any:
 
 def single(names: Mapping[str, Wanted], data: Any) -> Any:
     """The same for a program without time, whose data are those of one world."""
-    if isinstance(data, list | tuple):
+    if isinstance(data, list | tuple) and all(isinstance(world, Mapping) for world in data):
         if len(data) != 1:
             raise DataError(f"data: expected the facts of one world, received {len(data)}")
         (data,) = data

@@ -185,7 +185,7 @@ class _Filling:
     def _check_columns(self) -> None:
         want, table = self.want, self.table
         keys, types = len(want.axes), len(want.types)
-        # That something is there need not be said.
+        # That something is there need not be written.
         fits = {keys + types, keys} if self.truth else {keys + types}
         if len(self.inner) not in fits and table.columns:
             words = ", ".join([*(f"key {i + 1}" for i in range(keys)), *map(str, want.types)])
