@@ -109,8 +109,12 @@ def _causes(g: Generator, pred: Pred) -> int:
 def proved_once(g: Generator, pred: Pred) -> bool:
     """Without a time, aggregates count proofs: only what has one is counted there."""
     clauses = [x for x in g.statements if any(a.name == pred.name for a in s.heads(x))]
-    return len(clauses) == 1 and all(
-        isinstance(goal, s.Between) or (isinstance(goal, s.Atom) and goal.name == "e")
+    if len(clauses) != 1:
+        return False
+    keys = {arg for atom in s.heads(clauses[0]) for arg in atom.args}
+    return all(
+        isinstance(goal, s.Between)
+        or (isinstance(goal, s.Atom) and goal.name == "e" and keys.issuperset(goal.args))
         for goal in clauses[0].body
     )
 
