@@ -32,7 +32,18 @@ def tables(case: s.Case) -> dict[str, list[tuple[Any, ...]]]:
         for name, found in rows.items()
         if name not in others and len({tuple(map(type, r)) for r in found}) == 1
     }
-    return plain
+    if not any("nth" in feature for feature in case.features):
+        return plain
+    # A list of inputs has the order of their keys, one of facts that of the facts.
+    return {
+        name: found for name, found in plain.items() if _places(found) == sorted(_places(found))
+    }
+
+
+def _places(rows: list[tuple[Any, ...]]) -> list[tuple[int, ...]]:
+    """Where rows stand in the domains of their columns."""
+    columns = [_domain(list(column)) for column in zip(*rows, strict=True)]
+    return [tuple(c.index(k) for c, k in zip(columns, row, strict=True)) for row in rows]
 
 
 def _key(term: Any) -> bool:
@@ -78,18 +89,12 @@ def as_data(case: s.Case, own: list[s.Case] | None = None) -> tuple[s.Case, dict
     arrays: dict[str, np.ndarray] = {}
     directives = []
     found = tables(case)
-    listed = any("nth" in feature for feature in case.features)
-    for name, rows in tuple(found.items()):
+    for name, rows in found.items():
         columns = [_domain([row[i] for row in rows]) for i in range(len(rows[0]))]
-        places = [tuple(c.index(k) for c, k in zip(columns, row, strict=True)) for row in rows]
-        if listed and places != sorted(places):
-            # A list of inputs has the order of their keys, one of facts that of the facts.
-            del found[name]
-            continue
         array = np.zeros((len(case.lengths), *map(len, columns)), bool)
         for b in range(len(case.lengths)):
             here = rows if own is None else tables(own[b]).get(name, [])
-            for row, place in zip(rows, places, strict=True):
+            for row, place in zip(rows, _places(rows), strict=True):
                 array[(b, *place)] |= row in here
         arrays[name] = array
         keys = ", ".join(["key"] * len(columns))
