@@ -222,6 +222,9 @@ def recursion(g: Generator) -> None:
             return
         source = g.pick(sources)
         pred = g.define("ill", (ENTITY,))
+        # What is copied from a value is one, unless it is said to be a key.
+        if g.timed and (source.valued or source.name.startswith("row") or g.flip(0.3)):
+            g.add(s.Directive(f"fluent({pred.name}(key))"))
         when = "t" if source.timed else None
         g.clause(None, s.Atom(pred.name, ("E",), g.now), [s.Atom(source.name, ("E",), when)])
         body = [

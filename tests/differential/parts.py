@@ -152,6 +152,8 @@ def spread(g: Generator) -> None:
     start = s.Atom(source.name, (*wild, "E"), "t" if source.timed else None)
     inside = set(source.domains[-1]) <= set(g.members)
     first = [start] if inside and g.flip(0.7) else [g.everyone("E"), start]
+    if g.timed and first == [start]:
+        g.add(s.Directive(f"fluent({pred.name}(key))"))  # not one value, copied from the drawn one
     g.clause(None, s.Atom(pred.name, ("E",), g.now), first)
     body = [g.everyone("E"), s.Atom(pred.name, ("F",), g.now), s.Compare("\\=", "E", "F")]
     g.clause(g.probability(), s.Atom(pred.name, ("E",), g.now), body)

@@ -36,6 +36,20 @@ PROGRAMS = {
         apart :- one, not some.
         query(both). query(apart).
     """,
+    "a constant before a value that may be the same": """
+        v(X)@t ~ uniform_int(0, 1).
+        m(1, 0)@t.
+        m(1, Y)@t :- v(Y)@t.
+        0.5::b@t :- m(X, Y)@t.
+        query(b@T).
+    """,
+    "a constant behind a value that may be the same": """
+        v(X)@t ~ uniform_int(0, 1).
+        m(1, Y)@t :- v(Y)@t.
+        m(1, 0)@t.
+        0.5::b@t :- m(X, Y)@t.
+        query(b@T).
+    """,
     "two values as keys": """
         v(1, X)@t ~ uniform_int(0, 1).
         v(2, X)@t ~ uniform_int(0, 1).

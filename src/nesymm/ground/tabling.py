@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from nesymm.errors import Span
@@ -60,9 +61,11 @@ class Table:
     given: frozenset[Axis] = field(init=False)
     answers: dict[Any, Answer] = field(default_factory=dict)
     final: list[Answer] = field(default_factory=list)
-    # What is known of `final`: numbers of answers that are alike, those that have symbols.
+    # What is known of `final`: numbers of answers that are alike, and of each, by its id, how
+    # many with symbols come before it.
     numbers: dict[tuple[str, ...], dict[int, int]] = field(default_factory=dict)
-    answers_with_symbols: list[Answer] | None = None
+    with_symbols: list[Answer] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
     derived: list[Derivation] = field(default_factory=list)
     calls: list[tuple[Table, Expr]] = field(default_factory=list)
     complete: bool = False
@@ -86,11 +89,19 @@ class Table:
         """Whether answers are to be collected, and so counted as often as they are proved."""
         return self.pred.kind == "all"
 
-    def with_symbols(self) -> list[Answer]:
-        """The final answers that have symbols."""
-        if self.answers_with_symbols is None:
-            self.answers_with_symbols = [a for a in self.final if has_symbol(a.terms)]
-        return self.answers_with_symbols
+    def before(self, answer: Answer) -> list[Answer]:
+        """The final answers before this one that may be the same atom.
+
+        Those without symbols are not the same: a table has each atom once.
+        """
+        if has_symbol(answer.terms):
+            return list(takewhile(lambda a: a is not answer, self.final))
+        if not self.places:
+            for other in self.final:
+                self.places[id(other)] = len(self.with_symbols)
+                if has_symbol(other.terms):
+                    self.with_symbols.append(other)
+        return self.with_symbols[: self.places[id(answer)]]
 
     def name(self) -> str:
         return atom_text(self.pred.name, self.args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import Any
 
 from nesymm.errors import Span, fail
@@ -34,16 +33,12 @@ def choose(variables: Variables, lit: ChoiceLit, answer: Answer, table: Table | 
 
     `table` has the derivations of its body; there is none while a cycle is open.
     """
-    symbolic = has_symbol(answer.terms)
     chosen = _chosen(variables, lit, answer, table)
     if table is None:
         return chosen
     # Derivations with the same bindings are one grounding: it takes the draw of the
     # first of them that holds, whichever asks.
-    # Those without symbols are not the same: a table has each atom once.
-    alike = table.final if symbolic else table.with_symbols()
-    earlier = list(takewhile(lambda s: s is not answer, alike))
-    for other in reversed(earlier):
+    for other in reversed(table.before(answer)):
         equal = coincide(variables.ctx.axes, table.given, other, answer)
         if equal is not FALSE:
             chosen = case([(equal, _chosen(variables, lit, other, table)), (TRUE, chosen)])
