@@ -1,8 +1,9 @@
 """What the machine has, and whether its compiler can be trusted with whole numbers.
 
 Some versions of XLA for GPUs compute distances on a grid of 32-bit whole numbers wrongly
-once they are compiled (seen with jax 0.11.2 on an H200). A wrong answer must not be
-silent, so every device is asked once.
+once they are compiled, if they are written with `abs` (seen with jax 0.11.2 on an H200).
+The library writes them otherwise; still, a wrong answer must not be silent, so the arithmetic
+of every device is checked once, in the form that programs are compiled to.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference.arrays import xp
 
 
 @cache
@@ -25,7 +26,7 @@ def trust(platform: str, whole: Any) -> None:
     # Also while something else is being traced, this one is computed.
     with jax.ensure_compile_time_eval():
         compiled = np.asarray(jax.jit(_distances)(places))
-    if not np.array_equal(compiled, _distances(places, np)):
+    if not np.array_equal(compiled, _distances(places)):
         raise NesymmError(
             f"the compiler for this {platform} computes with whole numbers wrongly\n"
             "  = help: run with 64-bit numbers (JAX_ENABLE_X64=1) or on the CPU "
@@ -33,8 +34,8 @@ def trust(platform: str, whole: Any) -> None:
         )
 
 
-def _distances(places: Any, xp: Any = jnp) -> Any:
-    cells = xp.arange(10, dtype=places.dtype)
+def _distances(places: Any) -> Any:
+    cells = np.arange(10, dtype=places.dtype)
     rows = xp.abs(places[:, 0, None, None] - cells[:, None])
     columns = xp.abs(places[:, 1, None, None] - cells[None, :])
     return xp.maximum(rows, columns)
