@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import narwhals
@@ -12,6 +13,7 @@ import pyarrow
 import pytest
 
 import nesymm
+from nesymm import NesymmError, NesymmWarning
 
 PEOPLE = "[ann, bob, eve]"
 PROGRAM = f"""
@@ -355,3 +357,92 @@ def test_labels_are_data_too() -> None:
         for d in forms
     ]
     assert runs[0] == runs[1] == runs[2] != model.parameters
+
+
+TRUTHS = """
+    a(X)@t ~ categorical([0.3, 0.7], [true, false]).
+    o(X)@t ~ categorical([0.9, 0.1], [true, false]) :- a(true)@t.
+    o(X)@t ~ categorical([0.2, 0.8], [true, false]) :- a(false)@t.
+    observe(o@t). query(a(true)@t).
+"""
+POSITIVE, NEGATIVE = 0.27 / (0.27 + 0.14), 0.03 / (0.03 + 0.56)  # by Bayes' rule
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{"o": [True, False]}],
+        [{"o": np.array([True, False])}],
+        [{"o": [(0, True), (1, False)]}],
+        {"o": [[True, False]]},
+        {"o": np.array([[True, False]])},
+        {"o": [["true", "false"]]},
+        '[{"o": [true, false]}]',
+        '{"o": [[true, false]]}',
+    ],
+    ids=str,
+)
+def test_truths_may_be_names(data: Any, tmp_path: Path) -> None:
+    if isinstance(data, str):
+        (tmp_path / "data.json").write_text(data)
+        data = tmp_path / "data.json"
+    filtered = nesymm.compile(TRUTHS).filter(data).filtered["a(true)@t"]
+    np.testing.assert_allclose(filtered, [[POSITIVE, NEGATIVE]], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "data", [[{"o": [True, None]}], {"o": [[True, None]]}, '{"o": [[true, null]]}'], ids=str
+)
+def test_truths_may_be_names_beside_what_is_missing(data: Any, tmp_path: Path) -> None:
+    if isinstance(data, str):
+        (tmp_path / "data.json").write_text(data)
+        data = tmp_path / "data.json"
+    filtered = nesymm.compile(TRUTHS).filter(data).filtered["a(true)@t"]
+    np.testing.assert_allclose(filtered, [[POSITIVE, 0.3]], atol=1e-5)
+
+
+def test_truths_are_no_positions_of_other_names() -> None:
+    model = nesymm.compile(":- input(act(A)@t, [up, down]). q@t :- act(up)@t. query(q@t).")
+    with pytest.raises(NesymmError, match="True at sequence 0, step 0 is outside its domain"):
+        model.filter([{"act": [True, True]}])
+    static = nesymm.compile(":- input(s(X), [false, true]). q@t :- s(true). query(q@T).")
+    assert static.filter([{"s": True}], steps=1).filtered["q@T"] == 1
+
+
+def test_names_of_digits_are_found_in_tables() -> None:
+    model = nesymm.compile(":- input(code(X)@t, ['2', '1']). q@t :- code('1')@t. query(q@t).")
+    codes = pandas.DataFrame({"time": [0, 1], "code": [2, 1]})
+    assert model.filter({"code": codes}).filtered["q@t"].tolist() == [[0, 1]]
+    with pytest.raises(NesymmError, match=r"expected \{'2', '1'\} as the value"):
+        model.filter({"code": codes.assign(code=[2, 3])})
+
+
+def test_texts_are_no_numbers() -> None:
+    model = nesymm.compile(":- input(n(X)@t, 0..3). q@t :- n(1)@t. query(q@t).")
+    with pytest.raises(NesymmError, match=r"input n: expected int 0..3, received texts"):
+        model.filter([{"n": ["1", "2"]}])
+
+
+RISKS = """
+    :- input(risk(S)).
+    0.5::ill@0.
+    ill@t :- ill@(t-1).
+    P::test@t :- ill@t, risk(P).
+    observe(test@t). query(ill@t).
+"""
+TESTS = pandas.DataFrame({"sequence": [0, 0, 1], "time": [0, 1, 0], "test": [False] * 3})
+
+
+def test_sequences_are_the_same_as_numbers_and_as_texts() -> None:
+    risk = pandas.DataFrame({"sequence": ["0", "1"], "risk": [0.9, 0.2]})
+    filtered = nesymm.compile(RISKS).filter({"risk": risk, "test": TESTS}).filtered["ill@t"]
+    np.testing.assert_allclose(filtered[:, 0], [0.05 / 0.55, 0.4 / 0.9], atol=1e-5)
+
+
+def test_sequences_that_some_tables_do_not_have_are_pointed_out() -> None:
+    risk = pandas.DataFrame({"sequence": [0, "one"], "risk": [0.9, 0.2]})
+    with pytest.warns(NesymmWarning) as caught:
+        nesymm.compile(RISKS).filter({"risk": risk, "test": TESTS})
+    text = "\n".join(str(w.message) for w in caught)
+    assert "test: no row for the sequence 'one'" in text
+    assert "risk: no row for the sequence 1" in text

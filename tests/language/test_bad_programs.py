@@ -80,6 +80,8 @@ NAMES = [
         6, "image", "image is a tensor from outside", "pass it to a network"),
     Bad("wrong arity", "edge(a, b).\nstart(X) :- edge(X).\nquery(start(X)).\n", "E102", 2, 13,
         "edge(X)", "edge takes 2 arguments, this has 1", "write edge/2 with all its arguments"),
+    Bad("an argument of what has none", "t ~ uniform_int(0, 2).\nquery(t(0)).\n", "E102", 2, 7,
+        "t(0)", "t takes 0 arguments, this has 1", "is an argument of its head: `t(V) ~ …`"),
     Bad("wrong arity of a builtin", "a :- member(1).\nquery(a).\n", "E102", 1, 6, "member(1)",
         "member takes 2 arguments, this has 1", "write member/2 with all its arguments"),
     Bad("wrong arity of findall", "a :- findall(X, b).\nb.\nquery(a).\n", "E102", 1, 6,

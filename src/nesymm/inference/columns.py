@@ -227,7 +227,7 @@ def _traced(want: Wanted, column: Any, type_: Type) -> Any:
         return column != 0
     if isinstance(type_, Real | Tensor):
         return jax.numpy.asarray(column, float if column.dtype.kind in "biu" else column.dtype)
-    if column.dtype.kind not in "biu":
+    if column.dtype.kind not in ("iu" if isinstance(type_, Enum) else "biu"):
         raise DataError(f"{want}: expected {type_} as whole numbers, received {column.dtype}")
     return jax.numpy.asarray(column, int)
 
@@ -235,15 +235,16 @@ def _traced(want: Wanted, column: Any, type_: Type) -> Any:
 def _positions(
     want: Wanted, column: np.ndarray, values: tuple, ignored: np.ndarray, lead: int
 ) -> np.ndarray:
-    """Terms as their positions among all terms; positions may be given, too."""
+    """Terms as their positions among all terms; positions may be given, too. Truths are the names
+    `true` and `false`."""
     known: dict[Any, int] = {i: i for i in range(len(values))}
     known |= {v: i for i, v in enumerate(values)} | {show_term(v): i for i, v in enumerate(values)}
 
     def position(value: Any) -> int:
         # True would be found as 1, and a list cannot be looked for.
-        if isinstance(value, bool | np.bool_) or not isinstance(value, Hashable):
-            return -1
-        return known.get(value, -1)
+        if isinstance(value, bool | np.bool_):
+            value = str(value).lower()
+        return known.get(value, -1) if isinstance(value, Hashable) else -1
 
     filled = np.where(ignored, 0, column) if column.dtype.kind in "iuf" else column.astype(object)
     if column.dtype.kind not in "iuf":
@@ -304,6 +305,8 @@ def _decimals(column: np.ndarray) -> np.ndarray:
 
 
 def _numbers(want: Wanted, column: np.ndarray, type_: Type) -> np.ndarray:
+    if column.dtype == object and any(isinstance(v, str) for v in column.ravel()):
+        raise DataError(f"{want}: expected {type_}, received texts")
     try:
         return column.astype(np.float64)
     except (TypeError, ValueError, OverflowError):

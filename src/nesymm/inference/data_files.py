@@ -232,9 +232,11 @@ def _array(path: Path, name: str, value: Any) -> np.ndarray:
         raise DataError(
             f"`{path}`: {name}: the lists differ in length; pad them with null, and give `length`"
         ) from None
-    if any(isinstance(v, str | dict) for v in array.ravel()):
-        return array
     missing = any(v is None for v in array.ravel())
+    # Truths beside others stay what they are: they may be names.
+    mixed = {isinstance(v, bool) for v in array.ravel()} == {True, False}
+    if mixed or any(isinstance(v, str | dict) for v in array.ravel()):
+        return array
     return array.astype(float) if missing else np.asarray(value)
 
 

@@ -24,7 +24,7 @@ from nesymm.inference.fact_tables import (
     table_of,
 )
 from nesymm.inference.filling import example, filled, told_apart
-from nesymm.ir.types import Bool
+from nesymm.ir.types import Bool, Enum
 
 # What may list facts, or be an array.
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
@@ -251,22 +251,28 @@ def _padded(want: Wanted, values: Sequence[Any]) -> Any:
         raise DataError(f"{want}: the sequences differ in shape: {shown}")
     (inner,) = shapes
     shape = (steps, *inner) if want.timed else inner
-    if any(a.dtype == object for a in known):
+    # Truths may be names; as numbers they would be the positions of others.
+    named = any(isinstance(t, Enum) for t in want.types)
+    if any(a.dtype == object or (named and a.dtype == bool) for a in known):
         out = np.full((len(values), *shape), None, object)
     else:
         fill: Any = 0.0 if want.tensor is not None and want.kind == "input" else np.nan
         out = np.full((len(values), *shape), fill)
     for number, array in enumerate(arrays):
         if array is not None:
-            out[(number, slice(len(array))) if want.timed else number] = array
-    return _numbers(out) if out.dtype == object else out
+            # `[()]`: a single object itself, not an array around it.
+            out[(number, slice(len(array))) if want.timed else number] = array[()]
+    return out if named or out.dtype != object else _numbers(out)
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
     """Numbers and None as numbers and NaN; what has other entries stays."""
     if not all(v is None or isinstance(v, bool | int | float | np.number) for v in array.ravel()):
         return array
-    return np.where(array == None, np.nan, array).astype(float)  # noqa: E711
+    try:
+        return np.where(array == None, np.nan, array).astype(float)  # noqa: E711
+    except OverflowError:  # a whole number beyond all reals, refused where it is read
+        return array
 
 
 def _own_array(want: Wanted, number: int, value: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nesymm.errors import NesymmWarning, warn
 from nesymm.inference.columns import DataError, Wanted, is_missing
 from nesymm.inference.data import LENGTH, Arrays, fits_into_memory
 from nesymm.inference.fact_tables import SEQUENCE, TIME, Table, is_whole
@@ -32,6 +33,8 @@ def filled(names: Mapping[str, Wanted], tables: Mapping[str, Table], batch: int 
     places = _Places(tables, batch)
     timed = [n for n in tables if example(names, n).timed]
     steps = places.steps({n: prod(a.size for a in example(names, n).axes) for n in timed})
+    if batch is None:
+        places.warn_of_gaps(names, timed)
     out = Arrays(sequences=places.names)
     for name, table in tables.items():
         if name in names:
@@ -88,6 +91,7 @@ class _Places:
 
     def __init__(self, tables: Mapping[str, Table], batch: int | None):
         self.tables = tables
+        self.alike: dict[Any, Any] = {}  # texts that are numbers elsewhere
         found = self._names()
         whole = all(map(is_whole, found))
         order: list[Any] = sorted(map(int, found)) if whole else list(found)
@@ -120,7 +124,10 @@ class _Places:
                     )
                 if name not in names:
                     names[name] = table.where(number)
-        return names
+        # Some readers of files make numbers of names, and others do not.
+        numbers = {str(name): name for name in names if is_whole(name)}
+        self.alike = {name: numbers[name] for name in names if name in numbers}
+        return {name: where for name, where in names.items() if name not in self.alike}
 
     def steps(self, timed: Mapping[str, int]) -> int:
         """The steps of the longest sequence, by the tables with a time and the number of entries
@@ -157,10 +164,32 @@ class _Places:
         self.lengths = [max(1, n) for n in self.lengths]
         return max(self.lengths)
 
+    def warn_of_gaps(self, names: Mapping[str, Wanted], timed: list[str]) -> None:
+        """Names of sequences that are misspelt in a table look like sequences of their own."""
+        values = [
+            n
+            for n, want in names.items()
+            if n in self.tables and want.kind == "input" and not want.timed and not want.axes
+        ]
+        for group in ([timed] if timed else []) + [[n] for n in values]:
+            tables = [self.tables[n] for n in group if self.tables[n].place(SEQUENCE) is not None]
+            met = {self.of(table, row) for table in tables for row in table.rows}
+            gaps = [repr(name) for name, i in self.number.items() if i not in met]
+            if tables and met and gaps:
+                more = f" and {len(gaps) - 3:,} more" if len(gaps) > 3 else ""
+                warn(
+                    NesymmWarning(
+                        "sequences without rows",
+                        f"{', '.join(group)}: no row for the sequence {', '.join(gaps[:3])}{more}",
+                        "other tables have rows for it; here, its values count as missing",
+                        "check that the names of the sequences are spelt alike in all tables",
+                    )
+                )
+
     def of(self, table: Table, row: tuple[Any, ...]) -> int:
         at = table.place(SEQUENCE)
         if at is not None:
-            return self.number[row[at]]
+            return self.number[self.alike.get(row[at], row[at])]
         if self.batch > 1:
             raise DataError(
                 f"{table.title}: the column `sequence` is needed, since there are "
@@ -299,10 +328,13 @@ def _index(type_: Type) -> dict[Any, int]:
 
 
 def _found(index: Mapping[Any, int], cell: Any) -> int | None:
-    """The position of a cell, if it is there; true and false may be names."""
+    """The position of a cell, if it is there; true and false may be names, and names may consist
+    of digits, which files do not tell from numbers."""
     if isinstance(cell, bool | np.bool_):
         cell = str(cell).lower()
-    return index.get(cell) if isinstance(cell, Hashable) else None
+    if isinstance(cell, Hashable) and cell in index:
+        return index[cell]
+    return index.get(str(cell)) if is_whole(cell) else None
 
 
 def _truth(cell: Any) -> bool | None:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nesymm.ir.terms import show
+
 INF = math.inf
 
 
@@ -55,7 +57,7 @@ class Enum:
         return len(self.values)
 
     def __str__(self) -> str:
-        shown = ", ".join(str(v) for v in self.values[:8])
+        shown = ", ".join(show(v) for v in self.values[:8])
         return "{" + shown + (", …}" if len(self.values) > 8 else "}")
 
 

@@ -382,6 +382,8 @@ def to_term(value: object) -> Term:
     if isinstance(value, Integral):
         return Num(int(value))
     if isinstance(value, Real):
+        if value != value:
+            raise NesymmError("a constant is a number, and NaN is none")
         return Num(float(value))
     if isinstance(value, str):
         return Struct(value)

@@ -84,11 +84,17 @@ class Context:
             raise ProgramError()
         same_name = sorted(p.arity for p in self.defined if p.name == pred.name)
         if same_name:
+            cure = f"write {pred.name}/{same_name[0]} with all its arguments"
+            if same_name == [0]:
+                cure = (
+                    f"write `{pred.name}`; what a predicate draws is an argument of its head: "
+                    f"`{pred.name}(V) ~ …`"
+                )
             fail(
                 "E102",
                 f"{pred.name} takes {arguments_shown(same_name)}, this has {pred.arity}",
                 span,
-                f"write {pred.name}/{same_name[0]} with all its arguments",
+                cure,
             )
         near = nearest(pred.name, {p.name for p in self.defined} | set(builtins.PREDICATES))
         if pred.name in self.directives.networks:
