@@ -13,10 +13,12 @@ import nesymm
 from nesymm.inference import auto, engines, unrolled
 from nesymm.inference.auto import shapes
 from nesymm.inference.data import prepare
-from nesymm.inference.elimination.capacity import TooLarge
+from nesymm.inference.elimination import summation
+from nesymm.inference.elimination.capacity import Capacity, TooLarge
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.filter import Filter
 from nesymm.inference.methods import Auto, ExactForward, RaoBlackwellised
+from nesymm.inference.named import Named
 
 # Each of eight things may have the colour of any other.
 COLOURS = """
@@ -186,3 +188,23 @@ def test_many_causes_of_what_is_observed() -> None:
     error = 5 * spread / np.sqrt(200)
     assert found.log_evidence[0] == pytest.approx(np.log(0.9 * 0.6 * later), abs=error)
     assert found.final["b@0"][0] == pytest.approx(at_first, abs=5 / np.sqrt(4 * 200))
+
+
+def test_tables_are_refused_before_any_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of these truths stand in a circle: they are refused together, behind the first."""
+    a, b, c, d = (Choice("rv", n, (), 2) for n in "abcd")
+    pairs = [(a, b), (b, c), (c, d), (d, b)]
+    factors = [Named(np.zeros((2, 2)), dims) for dims in pairs]
+    computed: list[tuple] = []
+    add = summation.add
+
+    def counted(tables: list[Named]) -> Named:
+        computed.append(tuple(t.dims for t in tables))
+        return add(tables)
+
+    monkeypatch.setattr(summation, "add", counted)
+    with pytest.raises(TooLarge, match="a table of 8 cells"):
+        summation.sum_out(factors, capacity=Capacity(cells=4))
+    assert not computed
+    total, _ = summation.sum_out(factors, capacity=Capacity(cells=8))
+    assert computed and total.array == pytest.approx(np.log(2**4))
