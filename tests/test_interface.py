@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import nesymm
 from nesymm.cli.main import app
+from nesymm.errors import NesymmError
 
 
 def test_everything_public_is_found() -> None:
@@ -274,3 +275,9 @@ def test_trajectories_are_shown_in_the_words_of_the_program() -> None:
     )
     shown = model.trajectories(steps=2)._repr_html_()
     assert "<tr><td>1</td><td>at(2,3,north)</td><td>weak</td></tr>" in shown
+
+
+def test_only_trajectories_are_explained() -> None:
+    model = nesymm.compile("0.5::a@t.  query(a@t).")
+    with pytest.raises(NesymmError, match=r"explain takes what trajectories .* received Filtered"):
+        model.explain(model.filter(steps=1))  # type: ignore[arg-type]

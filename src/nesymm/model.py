@@ -339,7 +339,9 @@ class Model:
 
     def explain(self, found: Trajectories, sequence: int = 0, trajectory: int = 0) -> list[Firing]:
         """The rules that fired along a trajectory, and why."""
-        return found.explain(sequence, trajectory)
+        from nesymm.inference.trajectories import as_trajectories
+
+        return as_trajectories(found).explain(sequence, trajectory)
 
     def estimate(
         self,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 import nesymm
-from nesymm.inference import unrolled
+from nesymm.inference import auto, engines, unrolled
 from nesymm.inference.auto import shapes
 from nesymm.inference.data import prepare
-from nesymm.inference.elimination.capacity import TooLarge
+from nesymm.inference.elimination import summation
+from nesymm.inference.elimination.capacity import Capacity, TooLarge
 from nesymm.inference.elimination.choices import Choice
 from nesymm.inference.filter import Filter
 from nesymm.inference.methods import Auto, ExactForward, RaoBlackwellised
+from nesymm.inference.named import Named
 
 # Each of eight things may have the colour of any other.
 COLOURS = """
@@ -51,6 +54,48 @@ def test_a_refusal_says_how_large_and_what_to_do(
     wanted = rf"colour\[\d\] \(12\), .* a table of [\d,]+ cells, [\d.]+ GB in all; .*fewer .*{cure}"
     with pytest.raises(TooLarge, match=wanted):
         nesymm.compile(COLOURS).filter(steps=2, method=method)
+
+
+# Each table of this is small, and there are many.
+DENSE = """
+v(X) :- between(1, 5, X).
+0.5::e(X, Y)@t :- v(X), v(Y), X =\\= Y.
+path(X, Y)@t :- e(X, Y)@t.
+path(X, Y)@t :- e(X, Z)@t, path(Z, Y)@t.
+query(path(1, 5)@t).
+"""
+
+
+def test_auto_does_not_work_too_long_on_many_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nesymm.compile(DENSE)
+    exact = model.filter(steps=1, method="exact")
+    assert nesymm.compile(DENSE).filter(steps=1).method == "exact forward"
+    for module in (auto, engines):
+        monkeypatch.setattr(module, "MAX_WORK", 1 << 7)
+    found = nesymm.compile(DENSE).filter(steps=1)
+    assert found.method == "bootstrap, 1,000 particles"
+    assert "the tables of a step have more than 128 cells together" in found.reason
+    for f, error in ((found, 0.06), (exact, 1e-6)):
+        assert f.probability("path(1,5)@t")[0] == pytest.approx(_connected(5), abs=error)
+    # Who asks for exact inference gets it, however long it takes.
+    assert nesymm.compile(DENSE).filter(steps=1, method="exact").method == "exact forward"
+
+
+def _connected(nodes: int) -> float:
+    """How probably the last node can be reached from the first, each edge being there with 0.5:
+    by the sets that a search from the first node reaches, layer by layer."""
+    others = frozenset(range(1, nodes))
+
+    def reach(layer: int, left: frozenset[int]) -> float:
+        """The same where `layer` nodes were just reached, and those in `left` never."""
+        total = 0.0
+        for size in range(1, len(left) + 1):
+            for new in combinations(sorted(left), size):
+                p = (1 - 0.5**layer) ** size * 0.5 ** (layer * (len(left) - size))
+                total += p * (1.0 if nodes - 1 in new else reach(size, left - frozenset(new)))
+        return total
+
+    return reach(1, others)
 
 
 def test_auto_goes_around_them() -> None:
@@ -143,3 +188,23 @@ def test_many_causes_of_what_is_observed() -> None:
     error = 5 * spread / np.sqrt(200)
     assert found.log_evidence[0] == pytest.approx(np.log(0.9 * 0.6 * later), abs=error)
     assert found.final["b@0"][0] == pytest.approx(at_first, abs=5 / np.sqrt(4 * 200))
+
+
+def test_tables_are_refused_before_any_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of these truths stand in a circle: they are refused together, behind the first."""
+    a, b, c, d = (Choice("rv", n, (), 2) for n in "abcd")
+    pairs = [(a, b), (b, c), (c, d), (d, b)]
+    factors = [Named(np.zeros((2, 2)), dims) for dims in pairs]
+    computed: list[tuple] = []
+    add = summation.add
+
+    def counted(tables: list[Named]) -> Named:
+        computed.append(tuple(t.dims for t in tables))
+        return add(tables)
+
+    monkeypatch.setattr(summation, "add", counted)
+    with pytest.raises(TooLarge, match="a table of 8 cells"):
+        summation.sum_out(factors, capacity=Capacity(cells=4))
+    assert not computed
+    total, _ = summation.sum_out(factors, capacity=Capacity(cells=8))
+    assert computed and total.array == pytest.approx(np.log(2**4))

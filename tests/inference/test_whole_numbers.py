@@ -279,6 +279,30 @@ def test_a_query_for_infinitely_many_values_is_not_compiled(text: str) -> None:
         nesymm.compile(text)
 
 
+def test_a_query_for_each_of_some_real_numbers_says_what_can_be_asked() -> None:
+    text = "x(X)@t ~ categorical([0.25, 0.75], [0.5, 1.5]). query(x({})@t)."
+    with pytest.raises(
+        ProgramError, match=r"E317.*asks for a real number; over time.*\n --> .*:1:"
+    ):
+        nesymm.compile(text.format("X"))
+    found = nesymm.compile(text.format("1.5")).filter(steps=1)
+    assert found.probability("x(1.5)@t") == pytest.approx(0.75)
+
+
+def test_a_chance_of_zero_is_flagged_where_it_is_waited_for() -> None:
+    text = """
+    p(P)@t ~ categorical([{}, 1.0], [0.0, 0.5]).
+    n(N)@t ~ geometric(P) :- p(P)@t.
+    few@t :- n(N)@t, N < 2.
+    query(few@t).
+    """
+    assert nesymm.compile(text.format("0.0")).filter(steps=1).probability("few@t") == pytest.approx(
+        1 - 0.5**2
+    )
+    with pytest.raises(NesymmError, match="the p of geometric is not positive"):
+        nesymm.compile(text.format("0.5").replace("1.0]", "0.5]")).filter(steps=1)
+
+
 def test_queries_for_what_is_known() -> None:
     text = "p(X) ~ normal(0, 1). observe(p, 1.5). query(p(X))."
     assert nesymm.compile(text).infer().queries == {"p(1.5)": 1.0}

@@ -350,6 +350,11 @@ VALUES = [
         "observe(y, 1.5).\na :- x(X), X > 0.\nquery(a).\n", "E311", 3, 1, "observe(y, 1.5)",
         "the observed value is computed from a continuous variable",
         "observe the random variable itself"),
+    Bad("data of two kinds", "x(X)@t ~ categorical([0.5, 0.5], [a, 1]).\nobserve(x(X)@t).\n"
+        "query(x(a)@t).\n", "E308", 2, 1, "observe(x(X)@t)",
+        "data of x may be names or numbers", "draw names only, or numbers only"),
+    Bad("waiting for what never happens", "n(N) ~ geometric(0).\nquery(n(3)).\n", "E111", 1, 1,
+        "n(N) ~ geometric(0)", "the p of geometric must be positive, it is 0", "geometric(0.2)"),
     Bad("an unbounded key", "n(N) ~ poisson(3).\n0.3::free(K) :- between(1, 3, K).\n"
         "ok :- n(N), free(N).\nquery(ok).\n", "E306", 3, 13, "free(N)",
         "argument 1 of free/1 is a key", "declare the domain of the value"),

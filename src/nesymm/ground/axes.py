@@ -31,6 +31,8 @@ class Axes:
         self.temporal = temporal
         self.enumerated = split
         self._sites: dict[Axis, frozenset[str]] = {}
+        # The axes that the derivation under way was called with.
+        self.given: frozenset[Axis] = frozenset()
 
     def wanted(self, site: str) -> bool:
         """Whether values found at this place run along an axis."""
@@ -41,6 +43,13 @@ class Axes:
         self._sites[axis] = self._sites.get(axis, frozenset()) | frozenset(sites)
         return axis
 
+    def fresh(self, axis: Axis, sites: Iterable[str]) -> Axis:
+        """The same for a variable that is bound now. A recursion comes back to a place with the
+        axis that it had there before, which is another variable."""
+        while axis in self.given:
+            axis = replace(axis, site=f"{axis.site}'")
+        return self.note(axis, sites)
+
     def sites(self, axes: Iterable[Axis]) -> set[str]:
         return {site for axis in axes for site in self._sites.get(axis, ())}
 
@@ -48,9 +57,10 @@ class Axes:
         """Axes of their own for one use, at `site`, of what runs along these."""
         fresh: dict[Axis, Axis] = {}
         for axis in in_order(axes):
-            taken = replace(axis, site=site) in fresh.values()
-            own = replace(axis, site=f"{site}.{len(fresh)}" if taken else site)
-            fresh[axis] = self.note(own, self.sites([axis]))
+            own = self.fresh(replace(axis, site=site), self.sites([axis]))
+            if own in fresh.values():
+                own = self.fresh(replace(axis, site=f"{site}.{len(fresh)}"), self.sites([axis]))
+            fresh[axis] = own
         return {old: axis_value(new) for old, new in fresh.items()}
 
     def split(self, axes: Iterable[Axis], span: Span | None) -> NoReturn:

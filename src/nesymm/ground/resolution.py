@@ -149,6 +149,7 @@ class Engine:
     # ------------------------------------------------------------ one derivation
 
     def _step(self, state: State) -> None:
+        self.axes.given = state.table.given
         if not state.body:
             self._answer(state)
             return
@@ -345,6 +346,7 @@ class Engine:
     # ------------------------------------------------------------ answers of complete tables
 
     def _resume(self, state: State, table: Table) -> None:
+        self.axes.given = state.table.given
         lit = state.body[0]
         if not table.ordered:
             state.table.ordered = False

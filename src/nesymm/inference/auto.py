@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.data import Sequences
-from nesymm.inference.elimination.capacity import TooLarge
+from nesymm.inference.elimination.capacity import MAX_WORK, TooLarge
 from nesymm.inference.engine import Engine
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.loop import Run, to_arrays
@@ -41,7 +42,7 @@ class Auto:
     def engine(self, program: StepProgram, sequences: Sequences, real: Any) -> Engine:
         about = (program, sequences.complete, real, sequences.steps)
         try:
-            exact = ExactFilter(*about, limit=self.budget)
+            exact = ExactFilter(*about, limit=self.budget, work=MAX_WORK)
             if not exact.exact:
                 raise NesymmError("a static variable has infinitely many values")
             shapes(program, exact, sequences)
@@ -57,6 +58,7 @@ class Auto:
                 solve=solve,
                 resample=SCHEMES["systematic"],
                 threshold=0.5,
+                work=MAX_WORK if solve else math.inf,
             )
             engine.reason = reason
             try:

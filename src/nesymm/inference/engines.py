@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from nesymm.errors import NesymmError
 from nesymm.inference.auto import SMALL, Auto
 from nesymm.inference.data import Sequences
 from nesymm.inference.devices import check_device
+from nesymm.inference.elimination.capacity import MAX_WORK
 from nesymm.inference.engine import AS_ASKED, Engine, Method
 from nesymm.inference.forward import ExactFilter
 from nesymm.inference.intervals import eliminate
@@ -105,8 +107,18 @@ class Engines:
 
         def make() -> ExactFilter:
             program, real = self.program(steps, 64, drawn), np.dtype(float)
-            made = ExactFilter(program, given, real, steps, limit=limit, best=best, latches=latches)
-            made.reason = SMALL if isinstance(self.method, Auto) else AS_ASKED
+            auto = isinstance(self.method, Auto)
+            made = ExactFilter(
+                program,
+                given,
+                real,
+                steps,
+                limit=limit,
+                work=MAX_WORK if auto else math.inf,
+                best=best,
+                latches=latches,
+            )
+            made.reason = SMALL if auto else AS_ASKED
             return made
 
         try:

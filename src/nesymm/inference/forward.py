@@ -7,6 +7,7 @@ variables and its evidence, and moves the mass from previous to next fields.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -58,9 +59,10 @@ Given = tuple[State, Moment, Binding]
 class ExactFilter:
     """The exact forward pass over a batch of sequences.
 
-    Static infinite variables get `draws` draws. Tables have at most `limit` cells. With `best` it
-    follows, in place of the sum over all pasts, the most probable one. Without `latches` the state
-    does not remember the answers to queries about a fixed step.
+    Static infinite variables get `draws` draws. Tables have at most `limit` cells each, and `work`
+    together in a step. With `best` it follows, in place of the sum over all pasts, the most
+    probable one. Without `latches` the state does not remember the answers to queries about a
+    fixed step.
     """
 
     steps_differ = True
@@ -78,6 +80,7 @@ class ExactFilter:
         *,
         draws: int = 1,
         limit: int = MAX_CELLS,
+        work: float = math.inf,
         best: bool = False,
         latches: bool = True,
     ):
@@ -86,6 +89,7 @@ class ExactFilter:
         self.draws = draws
         self.real = real
         self.limit = limit
+        self.work = work
         both = use_observed(phases(step, given), given)
         if not latches:
             both = without_latches(both)
@@ -229,7 +233,7 @@ class ExactFilter:
             "(--method rao-blackwellised)"
         )
         itemsize = jnp.dtype(self.real).itemsize
-        return Capacity(self.limit, MAX_BYTES, batch, self.particles, itemsize, advice)
+        return Capacity(self.limit, MAX_BYTES, self.work, batch, self.particles, itemsize, advice)
 
     def fixed_shape(self, function: Callable[[State], State], state: State) -> State:
         """Join the tables that will have to be joined, so that all steps look alike."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -96,7 +97,8 @@ class ParticleFilter:
     With `solve`, the finite part of each step is solved exactly given a particle; else all is
     drawn from the prior. `resample` maps a key and weights to ancestors (None: never), whenever
     the effective sample size is below `threshold` times the number of particles. With `paper`,
-    evidence steers the draws and does not weigh the particles.
+    evidence steers the draws and does not weigh the particles. The tables of a step have at most
+    `work` cells together.
     """
 
     exact = False
@@ -114,6 +116,7 @@ class ParticleFilter:
         resample: Scheme | None = None,
         threshold: float = 0.0,
         paper: bool = False,
+        work: float = math.inf,
     ):
         self.reason = AS_ASKED
         self.real = real
@@ -123,6 +126,7 @@ class ParticleFilter:
         self.resamples = particles > 1 and self.resample is not None
         self.threshold = threshold
         self.paper = paper
+        self.work = work
         self.phases = use_observed(phases(step, given), given)
         self.first, self.later = self._plans = plans(self.phases, solve, self.resamples)
         # What is drawn is not reported as a rule, and causes need not be told apart.
@@ -157,6 +161,7 @@ class ParticleFilter:
             self.paper,
             estimator,
             record,
+            work=self.work,
         )
 
     # ------------------------------------------------------------ one step at a time

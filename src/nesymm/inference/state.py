@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +72,8 @@ class Settings:
     finite variables are taken of plain numbers where that is possible, which is faster, and
     underflows where the evidence of one step is less probable than the smallest number. With
     `analytic`, the divergence of a guide from its prior is computed and not sampled, where
-    there is a formula; this is for one particle.
+    there is a formula; this is for one particle. The tables of a step have at most `work` cells
+    together.
     """
 
     batch: int
@@ -85,6 +87,7 @@ class Settings:
     plain: bool = True
     analytic: bool = False
     naming: Naming = Naming()
+    work: float = math.inf
 
     def shape(self, dims: tuple) -> tuple[int, ...]:
         sizes = {BATCH: self.batch, PARTICLE: self.particles}
@@ -96,6 +99,7 @@ class Settings:
         itemsize = jnp.dtype(self.real).itemsize
         return Capacity(
             bytes=self.naming.most,
+            work=self.work,
             batch=self.batch,
             particles=self.particles,
             itemsize=itemsize,

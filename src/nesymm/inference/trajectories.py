@@ -291,6 +291,14 @@ class Trajectories:
         return {pred.name: positions for pred, positions in found.items()}
 
 
+def as_trajectories(given: Any) -> Trajectories:
+    """What was given, if it is trajectories: nothing else can be explained."""
+    if not isinstance(given, Trajectories):
+        name = type(given).__name__
+        raise NesymmError(f"explain takes what trajectories or generate gives, received {name}")
+    return given
+
+
 def _without(column: np.ndarray, absent: np.ndarray) -> np.ndarray:
     """Numbers with NaN where they are absent."""
     behind = column.ndim - absent.ndim

@@ -62,7 +62,7 @@ def between(ctx: Context, lit: BuiltinLit, env: Env) -> Results:
         )
     symbolic = isinstance(low, Expr) or isinstance(high, Expr)
     if ctx.axes.wanted(lit.site) and not symbolic:
-        axis = ctx.axes.note(Axis(lit.hint, Int(int(lo), int(hi)), lit.site), [lit.site])
+        axis = ctx.axes.fresh(Axis(lit.hint, Int(int(lo), int(hi)), lit.site), [lit.site])
         yield from bind(env, (item, axis_value(axis)))
         return
     for value in range(int(lo), int(hi) + 1):

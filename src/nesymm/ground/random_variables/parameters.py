@@ -199,9 +199,10 @@ def _check_known(
                     span,
                     "let them add up to 1",
                 )
-    elif constraint == "unit":
+        return
+    if constraint == "unit":
         refuse_probability(param, span)
-    elif constraint == "positive" and is_const(param) and param.data <= 0:
+    if _above_zero(family, constraint) and is_const(param) and param.data <= 0:
         fail(
             "E111",
             f"the {name} of {family.name} must be positive, it is {param.data:g}",
@@ -271,7 +272,7 @@ def wrong_parameters(family: Family, params: tuple[Param, ...]) -> Iterator[tupl
             continue
         if param.op in ("param", "softplus", "sigmoid"):
             continue  # learnt and mapped to what it must be
-        if constraint == "positive":
+        if _above_zero(family, constraint):
             yield f"the {name} of {family.name} is not positive", le(param, const(0))
         if constraint == "unit":
             yield NO_PROBABILITY, outside_unit(param)
@@ -280,6 +281,11 @@ def wrong_parameters(family: Family, params: tuple[Param, ...]) -> Iterator[tupl
         if isinstance(first, Expr) and isinstance(last, Expr):
             empty = (le if family.name == "uniform" else lt)(last, first)
             yield f"the bounds of {family.name} leave nothing between them", empty
+
+
+def _above_zero(family: Family, constraint: str) -> bool:
+    """Whether a parameter must be positive: what never happens is never waited for."""
+    return constraint == "positive" or family.name == "geometric"
 
 
 def outside_unit(value: Expr) -> Expr:

@@ -69,7 +69,7 @@ def _spread(
     site = f"{lit.site}.{position}"
     if ctx.axes.wanted(site):
         name = ctx.clauses.argument_name(lit.pred, ctx.clauses.key_positions(lit.pred)[position])
-        axis = ctx.axes.note(Axis(name, key.type, site), [site])
+        axis = ctx.axes.fresh(Axis(name, key.type, site), [site])
         new = list(env)
         new[variable.i] = axis_value(axis)
         return [(new, (*indices, axis_value(axis)), condition)]

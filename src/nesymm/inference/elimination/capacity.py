@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nesymm.errors import NesymmError
@@ -22,6 +23,10 @@ from nesymm.inference.elimination.order import MAX_CELLS
 # Nor may it have more bytes than this for all elements, sequences and particles together: a step
 # needs several tables at once.
 MAX_BYTES = min(1 << 33, memory() // 16)
+# Where there is another way, the tables of one attempt at a step may have no more cells than this
+# together, each of them small enough: about a second's work. A count does not depend on how busy
+# the machine is.
+MAX_WORK = 1 << 26
 
 
 class TooLarge(NesymmError):
@@ -47,6 +52,15 @@ class TooLarge(NesymmError):
             f"{size / 1e9:,.3g} GB in all"
         )
         super().__init__(f"{self.cause}; {advice}")
+
+
+class TooMuchWork(TooLarge):
+    """Each table is small enough, and all of them together are not."""
+
+    def __init__(self, work: float, advice: str):
+        self.dims = ()
+        self.cause = f"the tables of a step have more than {work:,} cells together"
+        NesymmError.__init__(self, f"{self.cause}; {advice}")
 
 
 @dataclass(frozen=True)
@@ -96,10 +110,12 @@ def by_some_naming(attempt: Callable[[Naming], Any], namings: Iterable[Naming] =
 
 @dataclass(frozen=True)
 class Capacity:
-    """How large a table may be: in cells, and in bytes for so many sequences and particles."""
+    """How large a table may be: in cells, and in bytes for so many sequences and particles; and
+    how many cells all tables may have together, of which those in `made` are there."""
 
     cells: int = MAX_CELLS
     bytes: int = MAX_BYTES
+    work: float = math.inf
     batch: int = 1
     particles: int = 1
     itemsize: int = 4
@@ -107,6 +123,7 @@ class Capacity:
         "give them fewer values, take fewer particles or sequences at once, or use "
         "--method bootstrap"
     )
+    made: list[int] = field(default_factory=lambda: [0], compare=False, repr=False)
 
     def refuse(self, dims: Sequence[Any]) -> None:
         """Say what makes a table too large, before it is made."""
@@ -114,8 +131,12 @@ class Capacity:
         size = self.itemsize
         for dim in dims:
             size *= lanes[dim] if isinstance(dim, Lane) else getattr(dim, "size", 1)
-        if cells(tuple(dims)) > self.cells or size > self.bytes:
+        count = cells(tuple(dims))
+        if count > self.cells or size > self.bytes:
             raise TooLarge(choices(tuple(dims)), size, self.advice)
+        self.made[0] += count
+        if self.made[0] > self.work:
+            raise TooMuchWork(self.work, self.advice)
 
 
 CAPACITY = Capacity()

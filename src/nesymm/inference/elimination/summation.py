@@ -57,11 +57,12 @@ def sum_out(
     total = [f for f in live if not choices(f.dims)]
     live = [f for f in live if choices(f.dims)]
     sum_ = summing(sum_, union([*(f.dims for f in live), *(t.index.dims for t in waiting)]))
-    for dim in searched_order(live, keep, [(t.new, t.index) for t in waiting]):
+    order = searched_order(live, keep, [(t.new, t.index) for t in waiting])
+    _refuse_ahead(live, waiting, order, capacity)
+    for dim in order:
         mine = [f for f in live if dim in f.dims]
         moved = [t for t in waiting if dim in t.index.dims]
         dims = union([*(f.dims for f in mine), *(t.index.dims for t in moved)])
-        capacity.refuse(dims)
         table = add(mine)
         if moved:
             left = _move(Named(expand(table, dims), dims), moved, dim, capacity, sum_)
@@ -72,6 +73,23 @@ def sum_out(
         waiting = [t for t in waiting if dim not in t.index.dims]
     live += [point(t) for t in waiting]
     return add(total), live
+
+
+def _refuse_ahead(
+    live: list[Named], waiting: list[Target], order: list[Choice], capacity: Capacity
+) -> None:
+    """Refuse tables that will be too large, before the first of them is computed."""
+    scopes = [f.dims for f in live]
+    for dim in order:
+        moved = [t for t in waiting if dim in t.index.dims]
+        joined = union([*(s for s in scopes if dim in s), *(t.index.dims for t in moved)])
+        capacity.refuse(joined)
+        left = tuple(d for d in joined if d != dim)
+        if moved:
+            left = union([tuple(t.new for t in moved), left])
+            capacity.refuse(left)
+        scopes = [*(s for s in scopes if dim not in s), left]
+        waiting = [t for t in waiting if dim not in t.index.dims]
 
 
 def product_along_axes(factor: Named) -> Named:
@@ -121,7 +139,6 @@ def _move(
 ) -> Named:
     """Sum a choice out, each cell of the table into its place in the targets."""
     news = tuple(t.new for t in targets)
-    capacity.refuse((*news, *(d for d in table.dims if d != gone)))
     if cells(table.dims) * cells(news) > _COMPARED and not set(news) & set(table.dims):
         pairs = [(t.new, t.index) for t in targets]
         return scatter(table, pairs, [gone], capacity, sum_ is xp.max)

@@ -13,7 +13,7 @@ from nesymm.ir.expr import TRUE, Expr, drawn, postorder
 from nesymm.ir.passes.cut_off import Kinds, cut_off, made_of
 from nesymm.ir.reachability import reachable, strong_components
 from nesymm.ir.step import Parameter, Part, QueryDecl, RandomVariable, StepProgram
-from nesymm.ir.types import Int, Real, Tensor, is_finite
+from nesymm.ir.types import Int, Real, Tensor, is_finite, join_all
 from nesymm.language.families import FAMILIES
 
 # What starts within these bounds can be kept there.
@@ -31,6 +31,7 @@ def finish(
     step = cut_off(_mark_deterministic(_constrained(step)))
     _refuse_equalities(step, equalities)
     _check_continuous_evidence(step)
+    _refuse_mixed_evidence(step)
     return step
 
 
@@ -210,6 +211,21 @@ def _check_continuous_evidence(step: StepProgram) -> None:
                     )
 
 
+def _refuse_mixed_evidence(step: StepProgram) -> None:
+    """What data may be of an observation must have one type."""
+    for observation in step.observations:
+        columns = zip(*(b.values for b in observation.branches), strict=True)
+        read = observation.value is None
+        if read and any(join_all(v.type for v in column) is None for column in columns):
+            fail(
+                "E308",
+                f"data of {observation.name} may be names or numbers, and the two are not mixed",
+                observation.span,
+                "draw names only, or numbers only, or observe each value by a rule: "
+                "`is_a :- x(a).  observe(is_a).`",
+            )
+
+
 def refuse_open_queries(step: StepProgram) -> None:
     """A query cannot list the values of a variable that has infinitely many."""
     infinite = {v.name for v in step.variables if not v.finite}
@@ -221,10 +237,17 @@ def refuse_open_queries(step: StepProgram) -> None:
             if is_finite(value.type):
                 continue
             open_ = drawn([value]).keys() & infinite
-            real = step.temporal and not isinstance(value.type, Int)
             # Without time, what is observed has one value.
-            if real or open_ - (frozenset() if step.temporal else observed):
+            if open_ - (frozenset() if step.temporal else observed):
                 fail_open(query)
+            if step.temporal and not isinstance(value.type, Int):
+                fail(
+                    "E317",
+                    f"the query {query.name} asks for a real number; over time, only whole numbers "
+                    "and names are listed",
+                    query.span,
+                    "ask for each value, for example `query(x(1.5)@t).`, or for a comparison",
+                )
 
 
 def fail_open(query: QueryDecl) -> NoReturn:
