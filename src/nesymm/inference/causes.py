@@ -42,15 +42,15 @@ def causes_apart(
         times = jnp.arange(phase, steps if phase else 1)
         before = {n: jax.tree.map(lambda x: x[:-1], p[0]) for n, p in fields.items() if phase}
         known = {n: found[n][phase] for n in merged}
-        told = _Telling(plan, run, lanes)
+        one = _Step(plan, run, lanes)
         slices = jax.tree.map(lambda x, at=times: jnp.asarray(x)[at], run.arrays["timed"])
-        for name, values in jax.lax.map(told, (times, slices, before, known)).items():
+        for name, values in jax.lax.map(one, (times, slices, before, known)).items():
             found.setdefault(name, [None] * len(found[next(iter(merged))]))[phase] = values
     gone = {v.name for plan in plans for v in plan.step.variables if v.causes}
     return {n: pieces for n, pieces in found.items() if n not in gone}
 
 
-class _Telling:
+class _Step:
     """The causes of one step."""
 
     def __init__(self, plan: Plan, run: Run, lanes: Settings):
@@ -97,5 +97,5 @@ def _drawn(low: Tables, variable: RandomVariable, value: Named, key: Any, lanes:
     first = jax.random.categorical(first_key, jnp.log(weight) + so_far, axis)
     first = jnp.expand_dims(first, axis)
     number = jnp.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    told = spread(value) & ((number == first) | ((number > first) & free))
-    return Named(jnp.where(counts, told, free), dims)
+    fired = spread(value) & ((number == first) | ((number > first) & free))
+    return Named(jnp.where(counts, fired, free), dims)

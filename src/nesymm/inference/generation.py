@@ -62,8 +62,8 @@ def generate(model: Model, filter_: Filter, request: Request, count: int) -> Tra
     variables = {**drawn.variables, **_together(buckets, values)}
     whole = replace(drawn, variables=variables, undrawn=undrawn(replay.engine.phases))
     given = Arrays(without_lengths(names, request.data), request.names)
-    told = (_together(buckets, some, timed) for some in (observed, asked))
-    return Trajectories(model, whole, given, *told)
+    rest = (_together(buckets, some, timed) for some in (observed, asked))
+    return Trajectories(model, whole, given, *rest)
 
 
 def _cut(drawn: Draws, rows: np.ndarray, steps: int) -> Draws:
