@@ -36,16 +36,16 @@ def causes_apart(
     found = {n: list(pieces) for n, pieces in variables.items()}
     steps = run.sequences.steps
     for phase, plan in enumerate(plans[:steps]):
-        merged = {v.name: v for v in plan.step.variables if v.causes and v.name in found}
-        if not merged:
+        merged = [v.name for v in plan.step.variables if v.causes and v.name in found]
+        known = {n: found[n][phase] for n in merged if found[n][phase] is not None}
+        if not known:
             continue
         times = jnp.arange(phase, steps if phase else 1)
         before = {n: jax.tree.map(lambda x: x[:-1], p[0]) for n, p in fields.items() if phase}
-        known = {n: found[n][phase] for n in merged}
         one = _Step(plan, run, lanes)
         slices = jax.tree.map(lambda x, at=times: jnp.asarray(x)[at], run.arrays["timed"])
         for name, values in jax.lax.map(one, (times, slices, before, known)).items():
-            found.setdefault(name, [None] * len(found[next(iter(merged))]))[phase] = values
+            found.setdefault(name, [None] * len(found[merged[0]]))[phase] = values
     gone = {v.name for plan in plans for v in plan.step.variables if v.causes}
     return {n: pieces for n, pieces in found.items() if n not in gone}
 
