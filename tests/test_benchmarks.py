@@ -24,6 +24,16 @@ def test_maps_as_data_are_timed() -> None:
 
 
 @pytest.mark.slow
+def test_groups_in_larger_programs_are_timed() -> None:
+    small = ["--groups", "2", "--people", "2", "--room", "3", "--steps", "2", "--repeat", "1"]
+    done = subprocess.run(
+        [sys.executable, "groups.py", *small], cwd=FOLDER, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "exact forward" in done.stdout and "DIFFER" not in done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", ["0", "1"])
 def test_filters_are_timed(wide: str) -> None:
     code = f"import filtering as f; f.{SMALL.replace(', ', ', f.', 4)}; f.main()"

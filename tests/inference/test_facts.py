@@ -91,6 +91,32 @@ def test_frames_beside_arrays() -> None:
     same({**keep, "friend": frame})
 
 
+def test_what_a_table_does_not_list_up_to_the_end_of_the_arrays_is_missing() -> None:
+    """The array has three steps of each sequence, the table ends after the second and the first."""
+    model = nesymm.compile(
+        ":- input(rain@t, bool). :- input(away(key)@t, [ann, bob]). 0.2::wet@t. 0.5::wet@t :- "
+        "rain@t. 0.3::wet@t :- away(_)@t. 0.9::seen@t :- wet@t. 0.1::seen@t :- not wet@t. "
+        "observe(seen@t). query(wet@t)."
+    )
+    rain = np.array([[1, 0, 1], [0, 1, 1]], bool)
+    seen = pandas.DataFrame({"sequence": [0, 0, 1], "time": [0, 1, 0], "seen": [1, 0, 1]})
+    away = pandas.DataFrame({"sequence": [0], "time": [1], "who": ["bob"]})
+    found = model.filter({"rain": rain, "seen": seen, "away": away}, method="exact")
+    assert found.lengths.tolist() == [3, 3]
+    told = np.array([[1, 0, np.nan], [1, np.nan, np.nan]])
+    wet = 1 - 0.8 * np.where(rain, 0.5, 1) * np.where([[0, 1, 0], [0, 0, 0]], 0.7, 1)
+    yes, no = np.where(told, 0.9, 0.1), np.where(told, 0.1, 0.9)
+    right = np.where(np.isnan(told), wet, wet * yes / (wet * yes + (1 - wet) * no))
+    np.testing.assert_allclose(found.filtered["wet@t"], right, atol=1e-6)
+    # Arrays have an entry for each step: a table that goes on is none of their sequences.
+    with pytest.raises(nesymm.DataError, match="the time axes differ: rain 2, seen 3"):
+        late = seen.assign(time=[0, 2, 0])
+        model.filter({"rain": rain[:, :2], "seen": late, "away": away})
+    # The lengths are those that are given.
+    found = model.filter({"rain": rain, "seen": seen, "away": away, "length": [2, 3]})
+    assert found.lengths.tolist() == [2, 3]
+
+
 def test_one_table_of_all() -> None:
     model = nesymm.compile(
         ":- input(rain@t, bool). :- input(cold(T), real). 0.3::wet@t :- not rain@t. "
@@ -405,8 +431,8 @@ def test_truths_are_no_positions_of_other_names() -> None:
     model = nesymm.compile(":- input(act(A)@t, [up, down]). q@t :- act(up)@t. query(q@t).")
     with pytest.raises(NesymmError, match="True at sequence 0, step 0 is outside its domain"):
         model.filter([{"act": [True, True]}])
-    static = nesymm.compile(":- input(s(X), [false, true]). q@t :- s(true). query(q@T).")
-    assert static.filter([{"s": True}], steps=1).filtered["q@T"] == 1
+    static = nesymm.compile(":- input(s(X), [false, true]). q@t :- s(true). query(q@t).")
+    assert static.filter([{"s": True}], steps=1).filtered["q@t"].tolist() == [[1]]
 
 
 def test_names_of_digits_are_found_in_tables() -> None:

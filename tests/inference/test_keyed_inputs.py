@@ -75,6 +75,34 @@ def test_padding_changes_nothing() -> None:
         np.testing.assert_allclose(answers, widened.filtered[name], atol=1e-9)
 
 
+def test_a_smaller_domain_takes_along_what_was_learnt() -> None:
+    """Of three people in a room for six, each has a chance by a network, a parameter for all and
+    one of their own; in the smaller program their chances are the same products."""
+    model = nesymm.compile(
+        ":- const(n, 6). :- input(person(key), 1..n). :- input(look(key), 1..n, tensor). "
+        ":- network(mood, 1). t(0.5)::fine(P)@t :- person(P), likes(P)@t, calm(P)@t. "
+        "likes(P)@t ~ bernoulli(mood(look(P))) :- person(P). "
+        "t(0.1, P)::calm(P)@t :- person(P). query(fine(P)@t) :- person(P).",
+        networks={"mood": lambda x: 2.0 * x},
+    )
+    own = np.array([0.2, 0.4, 0.6, 0.7, 0.8, 0.9])
+    learnt = model.with_parameters(fine=0.75, calm=own)
+    look = np.array([[[0.5], [-1.0], [2.0]]])
+    right = 0.75 * own[:3] / (1 + np.exp(-2.0 * look[0, :, 0]))
+    small = learnt.with_constants(n=3)
+    here = {"person": np.ones((1, 3), bool), "look": look}
+    wide = {
+        "person": np.arange(6)[None] < 3,
+        "look": np.pad(look, ((0, 0), (0, 3), (0, 0))),
+    }
+    for one, data in ((small, here), (learnt, wide), (small.with_constants(n=6), wide)):
+        found = one.filter(data, steps=1, method="exact").filtered
+        chances = [found[f"fine({p})@t"][0, 0] for p in (1, 2, 3)]
+        np.testing.assert_allclose(chances, right, rtol=1e-5)
+    again = small.with_constants(n=6).parameters["calm"]
+    np.testing.assert_allclose(again, [0.2, 0.4, 0.6, 0.1, 0.1, 0.1])
+
+
 def test_a_relation_per_step() -> None:
     """Doors open and close: a walk through two of them."""
     model = nesymm.compile("""

@@ -6,6 +6,7 @@ have no noise there: evidence and queries have a closed form.
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 from typing import Any
 
@@ -214,3 +215,61 @@ def test_trajectories_tell_the_causes_apart() -> None:
     paths = nesymm.compile(WORLD + clauses).trajectories(given, 20, method=RaoBlackwellised(20))
     (name,) = [n for n, v in paths.draws.items() if v.shape[-2:] == (N, N)]
     assert paths.draws[name].shape == (1, 20, 2, N, N)
+
+
+@pytest.mark.parametrize("method", ["rao-blackwellised", "bootstrap"])
+@pytest.mark.parametrize("generated", [False, True])
+def test_causes_are_told_apart_along_trajectories(method: str, generated: bool) -> None:
+    """A cause that counts, and comes up, makes its effect certain: P(cause | effect) is the chance
+    of the cause over that of the effect."""
+    chosen = RaoBlackwellised(4000) if method == "rao-blackwellised" else Bootstrap(40_000)
+    model = nesymm.compile(WORLD + "0.3::ill(P)@t :- near(P, Q), ill(Q)@(t-1).")
+    d = data(2)
+    given = {n: d[n] for n in ("near", "trust", "old")}
+    ill = d["ill"].copy()
+    if method == "bootstrap":
+        ill[:, 1, 1:] = np.nan  # Few particles would meet more evidence.
+    draw = model.generate if generated else model.trajectories
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nesymm.NesymmWarning)
+        found = draw({**given, "ill": ill}, 4000, method=chosen, key=1)
+    pairs, habit = (found.draws[n][:, :, 1].astype(bool) for n in ("ill:3", "ill:2"))
+    before, after = found["ill"][:, :, 0].astype(bool), found["ill"][:, :, 1].astype(bool)
+    counts = d["near"][:, None] & before[:, :, None, :]
+    right = (habit & before) | (pairs & counts).any(-1)
+    np.testing.assert_array_equal(after, right)
+    now = ill[:, 0]  # known of all
+    meets = d["near"] * now[:, None]
+    none = np.prod(1 - 0.3 * meets, -1) * (1 - 0.6 * now)
+    seen = ill[:, 1][..., None]
+    told = np.where(seen == 1, 0.3 / np.maximum(1 - none, 1e-9)[..., None], 0.0)
+    chance = np.where((meets == 1) & ~np.isnan(seen), told, 0.3)
+    # Four standard errors of a half of 4,000 draws, which share particles.
+    np.testing.assert_allclose(pairs.mean(1), chance, atol=0.05)
+
+
+def test_causes_along_two_axes_are_told_apart() -> None:
+    model = nesymm.compile(WORLD + "0.3::ill(P)@t :- near(P, Q), near(Q, R), ill(R)@(t-1).")
+    d = data(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nesymm.NesymmWarning)
+        found = model.trajectories(d, 100, method=RaoBlackwellised(100))
+    threes, habit = (found.draws[n][:, :, 1].astype(bool) for n in ("ill:3", "ill:2"))
+    before, after = found["ill"][:, :, 0].astype(bool), found["ill"][:, :, 1].astype(bool)
+    near = d["near"][:, None]
+    counts = near[..., None] & near[:, :, None] & before[:, :, None, None, :]
+    np.testing.assert_array_equal(after, (habit & before) | (threes & counts).any((-1, -2)))
+
+
+def test_explanations_name_causes_that_were_merged() -> None:
+    model = nesymm.compile(WORLD + "0.3::ill(P)@t :- near(P, Q), ill(Q)@(t-1).")
+    near = np.zeros((1, N, N), bool)
+    near[0, 0, 1] = True
+    ill = np.full((1, 2, N), np.nan)
+    ill[0, 0] = [0, 1, 0, 0]
+    ill[0, 1, 0] = 1
+    given = {**{n: a[:1] for n, a in data().items()}, "near": near, "ill": ill}
+    found = model.trajectories(given, method=RaoBlackwellised(100))
+    fired = [f for f in found.explain() if f.step == 1 and f.head == "ill(1)@1"]
+    assert len(fired) == 1
+    assert "ill(2)@0" in fired[0].because

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.inference.data import Sequences
+from nesymm.inference.diagnostics import Health
 from nesymm.inference.elimination.capacity import TooLarge
 from nesymm.inference.engine import Engine
 from nesymm.inference.networks import gave_nan
@@ -54,6 +55,18 @@ def failures_of(sequences: Sequences, outcome: Any, engine: Engine) -> tuple[Fai
             message = "a network, a parameter or a computation gave NaN"
         out.append(Failure(b, t, message or unexplained(engine)))
     return tuple(out)
+
+
+def broken_along(engine: Engine, health: Health, sequences: Sequences) -> tuple[Failure, ...]:
+    """The sequences whose evidence nothing explains, or where a rule breaks, by how the filter
+    fared on the way."""
+    dead, flags = np.asarray(health.dead), np.asarray(health.flags)
+    # Evidence that filtering explains fails here where plain numbers underflow.
+    improbable = "the evidence of one step is too improbable for this many bits"
+    return tuple(
+        Failure(b, t, broken_rule(engine, flags[t, b]) or improbable)
+        for b, t in first_of_each(dead | flags.any(-1), sequences)
+    )
 
 
 def first_of_each(wrong: np.ndarray, sequences: Sequences) -> Iterator[tuple[int, int]]:

@@ -54,29 +54,38 @@ class Sequences:
             static={n: tuple(map(_blank, columns)) for n, columns in self.static.items()},
         )
 
-    def first(self, count: int) -> Sequences:
-        """The first so many sequences."""
-        rows = np.s_[:count]
+    def some(self, rows: Any, steps: int | None = None) -> Sequences:
+        """Some of the sequences, by their numbers or a slice, and only so many steps of them."""
+        last, time = self.last[rows], slice(steps)
+
+        def cut(name: str, array: Any) -> Any:
+            return array[time][:, rows] if name in self.timed else array[rows]
+
+        def columns(some: Mapping[str, Any]) -> dict[str, Any]:
+            return {
+                n: tuple(replace(c, values=cut(n, c.values)) for c in group)
+                for n, group in some.items()
+            }
+
         return replace(
             self,
-            batch=count,
-            last=self.last[rows],
-            timed={n: _cut(columns, np.s_[:, rows]) for n, columns in self.timed.items()},
-            static={n: _cut(columns, rows) for n, columns in self.static.items()},
-            masks={
-                n: m[np.s_[:, rows] if n in self.timed else rows] for n, m in self.masks.items()
-            },
+            batch=len(last),
+            steps=self.steps if steps is None else steps,
+            last=last,
+            timed=columns(self.timed),
+            static=columns(self.static),
+            masks={n: cut(n, m) for n, m in self.masks.items()},
         )
+
+    def first(self, count: int) -> Sequences:
+        """The first so many sequences."""
+        return self.some(slice(count))
 
 
 def _blank(column: Column) -> Column:
     """A column of zeros, which take no memory."""
     zero = np.zeros((), column.values.dtype)
     return replace(column, values=np.broadcast_to(zero, column.values.shape))
-
-
-def _cut(columns: tuple[Column, ...], index: Any) -> tuple[Column, ...]:
-    return tuple(replace(c, values=c.values[index]) for c in columns)
 
 
 def wanted(step: StepProgram) -> dict[str, Wanted]:

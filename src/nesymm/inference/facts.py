@@ -45,8 +45,14 @@ def as_arrays(names: Mapping[str, Wanted], data: Any) -> Any:
     if not tables:
         return data
     batch = next((len(v) for n, v in arrays.items() if np.ndim(v)), None)
-    found = filled(names, tables, batch)
+    found = filled(names, tables, batch, _steps(names, arrays))
     return Arrays({**arrays, **found}, found.sequences)
+
+
+def _steps(names: Mapping[str, Wanted], arrays: Mapping[str, Any]) -> int | None:
+    """How many steps arrays have; None where none has a time."""
+    timed = (np.shape(v) for n, v in arrays.items() if n in names and names[n].timed)
+    return next((shape[1] for shape in timed if len(shape) > 1), None)
 
 
 def single(names: Mapping[str, Wanted], data: Any) -> Any:

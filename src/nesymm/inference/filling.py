@@ -24,8 +24,17 @@ from nesymm.ir.types import Bool, Enum, Int, Type, domain
 _BYTES = 32  # of an entry while it is filled, its object included
 
 
-def filled(names: Mapping[str, Wanted], tables: Mapping[str, Table], batch: int | None) -> Arrays:
-    """Tables as the arrays that are wanted, and the lengths of the sequences where they differ."""
+def filled(
+    names: Mapping[str, Wanted],
+    tables: Mapping[str, Table],
+    batch: int | None,
+    given: int | None = None,
+) -> Arrays:
+    """Tables as the arrays that are wanted, and the lengths of the sequences where they differ.
+
+    Arrays that stand beside them have an entry for each step. So where these have a time, the
+    number of steps that is `given` is theirs, and what ends earlier in a table is not listed.
+    """
     for name in tables:
         if name not in names and not told_apart(names, name):
             known = ", ".join(names) or "none"
@@ -33,6 +42,7 @@ def filled(names: Mapping[str, Wanted], tables: Mapping[str, Table], batch: int 
     places = _Places(tables, batch)
     timed = [n for n in tables if example(names, n).timed]
     steps = places.steps({n: prod(a.size for a in example(names, n).axes) for n in timed})
+    steps = max(steps, given or 0)
     if batch is None:
         places.warn_of_gaps(names, timed)
     out = Arrays(sequences=places.names)
@@ -41,7 +51,7 @@ def filled(names: Mapping[str, Wanted], tables: Mapping[str, Table], batch: int 
             out[name] = _Filling(names[name], table, places, steps).array()
         else:
             out |= _labelled(names, table, places, steps)
-    if timed and len(set(places.lengths)) > 1:
+    if timed and given is None and len(set(places.lengths)) > 1:
         out[LENGTH] = np.array(places.lengths)
     return out
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -13,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from nesymm.errors import NesymmError
+from nesymm.inference import buckets
 from nesymm.inference.at_once import filter_at_once, smooth_at_once, trajectories_at_once
-from nesymm.inference.blame import broken_rule, explained, failures_of, first_of_each
-from nesymm.inference.buckets import buckets, picked, rejoined
+from nesymm.inference.blame import broken_along, explained, failures_of
+from nesymm.inference.buckets import Buckets
 from nesymm.inference.data import Sequences, prepare, sequences_of, wanted
 from nesymm.inference.diagnostics import (
     Diagnostics,
@@ -48,6 +50,7 @@ from nesymm.inference.state import Info, gradient_of
 from nesymm.ir.step import StepProgram
 
 E = TypeVar("E", bound=Engine)
+R = TypeVar("R")
 
 _BY_CIRCUIT = "as asked; tables over the values of a step would be too large"
 
@@ -102,7 +105,8 @@ class Filter:
 
     def _filtered(self, request: Request) -> Filtered:
         sequences = prepare(self.step, request.data, request.steps)
-        result = self._by_length(sequences, request)
+        run = _with_keys(self._run, request)
+        result = self.buckets(sequences).run(request.key, run, buckets.filtered)
         # Of failures of one kind the first is looked into.
         first = {f.message: f for f in reversed(result.failures)}
         failures = tuple(
@@ -112,17 +116,12 @@ class Filter:
         failures = with_names(failures, request.names)
         return replace(result, failures=failures, names=request.names)
 
-    def _by_length(self, sequences: Sequences, request: Request) -> Filtered:
+    def buckets(self, sequences: Sequences, best: bool = False, drawn: bool = False) -> Buckets:
         """Sequences of similar lengths together, if lengths differ so much that it is worth it."""
-        rows = buckets(sequences)
-        if len(rows) == 1 or self.engines.at_once(sequences) is not None:
-            return self._run(sequences, request)
-        key = as_key(request.key)
-        parts = [
-            self._run(picked(sequences, own), replace(request, key=jax.random.fold_in(key, i)))
-            for i, own in enumerate(rows)
-        ]
-        return rejoined(sequences, parts, rows)
+        found = Buckets.of(sequences)
+        if len(found.rows) > 1 and self.engines.at_once(sequences, best, drawn) is not None:
+            return Buckets.one(sequences)  # Nothing is compiled, and what is over costs little.
+        return found
 
     def _explained(self, failure: Failure, sequences: Sequences, request: Request) -> Failure:
         """The same failure, with what it is due to."""
@@ -323,15 +322,20 @@ class Filter:
         exact inference, and what tracing the ancestors of particles gives otherwise.
         """
         sequences = prepare(self.step, request.data, request.steps)
+        run = _with_keys(self._smooth, request)
+        found = self.buckets(sequences).run(request.key, run, buckets.smoothed)
+        failures = self._causes(found.failures, request)
+        warn_of_ancestors(found.diagnostics, "the probabilities")
+        return Smoothed(found.answers, failures, found.diagnostics, request.names)
+
+    def _smooth(self, sequences: Sequences, request: Request) -> Smoothed:
         engine, answers, health = self._smoothed(sequences, request)
-        failures = self._failures_of(engine, health, sequences, request)
-        found = _diagnosed(engine, health, sequences, failures)
-        warn_of_ancestors(found, "the probabilities")
+        failures = broken_along(engine, health, sequences)
         for array in answers.values():
             array[:, [f.sequence for f in failures]] = np.nan
         asked = [q for q in engine.questions if q.at_every_step]
         smoothed, _ = collect(asked, answers, sequences.last, sequences.steps)
-        return Smoothed(smoothed, failures, found, request.names)
+        return Smoothed(smoothed, failures, _diagnosed(engine, health, sequences, failures))
 
     def _smoothed(
         self, sequences: Sequences, request: Request
@@ -385,16 +389,23 @@ class Filter:
         if not isinstance(count, int | np.integer) or count < 1:
             raise NesymmError(f"count: expected at least 1, received {count}")
         sequences = prepare(self.step, request.data, request.steps)
+        run = _with_keys(partial(self._draw, count=count, best=best), request)
+        found = self.buckets(sequences, best, drawn=True)
+        drawn = found.run(request.key, run, buckets.drawn)
+        failures = self._causes(drawn.failures, request)
+        if count > 1:
+            warn_of_ancestors(drawn.diagnostics, "the trajectories")
+        else:
+            warn_of_filtering(drawn.diagnostics)
+        return replace(drawn, failures=failures)
+
+    def _draw(self, sequences: Sequences, request: Request, count: int, best: bool) -> Draws:
         engine = self.engines.choose(sequences, drawn=True)
         if best and not engine.exact:
             raise NesymmError("the most probable trajectory needs exact inference")
         engine, traced = self._traced(engine, sequences, count, request, best)
-        failures = self._failures_of(engine, traced.health, sequences, request)
+        failures = broken_along(engine, traced.health, sequences)
         found = _diagnosed(engine, traced.health, sequences, failures)
-        if count > 1:
-            warn_of_ancestors(found, "the trajectories")
-        else:
-            warn_of_filtering(found)
         return arrange(engine.phases, traced, sequences, count, failures, found)
 
     def _traced(
@@ -402,7 +413,7 @@ class Filter:
     ) -> tuple[Engine, Traced]:
         """Values of everything along trajectories, and by which engine they were drawn."""
         if isinstance(engine, ExactFilter):
-            # Nobody asks the queries here, so that nothing has to be remembered for them.
+            # Nobody asks queries here, so that nothing has to be remembered for them.
             at_once = self.engines.at_once(sequences, best, drawn=True)
             if at_once is not None:
                 at_once = _silent(at_once)
@@ -413,8 +424,7 @@ class Filter:
                 except TooLarge:
                     pass
             engine = engine.for_trajectories(self.engines.program(sequences.steps), sequences, best)
-        drawing = self._drawing(engine, sequences, count, best)
-        return engine, drawing(*_bound(sequences, request))
+        return engine, self._drawing(engine, sequences, count, best)(*_bound(sequences, request))
 
     def _drawing(self, engine: Engine, sequences: Sequences, count: int, best: bool) -> Any:
         def make() -> Any:
@@ -430,28 +440,24 @@ class Filter:
         form = (sequences.complete, sequences.observed, engine.real, *_form(sequences))
         return self.engines.kept(("draw", *form, count, best), make)
 
-    def _failures_of(
-        self, engine: Engine, health: Health, sequences: Sequences, request: Request
-    ) -> tuple[Failure, ...]:
-        """The sequences whose evidence nothing explains, or where a rule breaks: raised or
-        returned as filtering does, which also says why."""
-        dead, flags = np.asarray(health.dead), np.asarray(health.flags)
-        wrong = [*first_of_each(dead | flags.any(-1), sequences)]
-        if not wrong:
+    def _causes(self, failures: tuple[Failure, ...], request: Request) -> tuple[Failure, ...]:
+        """The sequences that failed: raised or returned as filtering does, which also says why."""
+        if not failures:
             return ()
         filtered = self._filtered(request)
         causes = {f.sequence: f for f in filtered.failures}
-        failures: list[Failure] = []
-        for sequence, step in wrong:
-            # Where filtering drew other particles, it may not have met a rule that breaks; else
-            # plain numbers underflowed where logarithms do not.
-            message = broken_rule(engine, flags[step, sequence])
-            message = message or "the evidence of one step is too improbable for this many bits"
-            failures.append(causes.get(sequence, Failure(sequence, step, message)))
-        named = with_names(failures, request.names)
+        # Where filtering drew other particles, it may not have met a rule that breaks.
+        named = with_names([causes.get(f.sequence, f) for f in failures], request.names)
         if request.errors == "raise":
             raise FilterError(named, filtered)
         return named
+
+
+def _with_keys(
+    run: Callable[[Sequences, Request], R], request: Request
+) -> Callable[[Sequences, Key], R]:
+    """A request with other random numbers."""
+    return lambda some, key: run(some, replace(request, key=key))
 
 
 def _diagnosed(

@@ -8,7 +8,7 @@ what was drawn, and these are filled in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nesymm.inference.buckets import Buckets
 from nesymm.inference.data import Arrays, Sequences, prepare, wanted, without_lengths
 from nesymm.inference.densities import make_distribution
 from nesymm.inference.engines import Engines
@@ -47,13 +48,43 @@ def generate(model: Model, filter_: Filter, request: Request, count: int) -> Tra
     """Draw `count` trajectories of each sequence, given all that data and program say."""
     drawn = filter_.trajectories(request, count)
     sequences = prepare(model.step, request.data, request.steps)
-    replay = _replay(filter_.engines, sequences, count)
+    buckets = filter_.buckets(sequences, drawn=True)
     key = jax.random.fold_in(as_key(request.key), 1)
-    values, observed, asked = replay(model, sequences, drawn, key)
-    variables = {**drawn.variables, **values}
+    parts = []
+    for i, (own, part) in enumerate(zip(buckets.rows, buckets.parts(), strict=True)):
+        replay = _replay(filter_.engines, part, count)
+        here = jax.random.fold_in(key, i) if i else key
+        parts.append(replay(model, part, _cut(drawn, own, part.steps), here))
+    names = wanted(model.step)
+    values, observed, asked = (list(p) for p in zip(*parts, strict=True))
+    timed = {n for n, want in names.items() if want.timed}
+    timed |= {n for p in asked for n, a in p.items() if a.ndim == len(drawn.shape)}
+    variables = {**drawn.variables, **_together(buckets, values)}
     whole = replace(drawn, variables=variables, undrawn=undrawn(replay.engine.phases))
-    given = Arrays(without_lengths(wanted(model.step), request.data), request.names)
-    return Trajectories(model, whole, given, observed, asked)
+    given = Arrays(without_lengths(names, request.data), request.names)
+    rest = (_together(buckets, some, timed) for some in (observed, asked))
+    return Trajectories(model, whole, given, *rest)
+
+
+def _cut(drawn: Draws, rows: np.ndarray, steps: int) -> Draws:
+    """What was drawn of some of the sequences."""
+    fields = {n: a[rows, :, :steps] for n, a in drawn.fields.items()}
+    variables = {n: a[rows, :, :steps] for n, a in drawn.variables.items()}
+    return replace(drawn, fields=fields, variables=variables)
+
+
+def _together(
+    buckets: Buckets, parts: list[dict[str, np.ndarray]], timed: Collection[str] | None = None
+) -> dict[str, np.ndarray]:
+    """What was found in buckets of sequences, over time (None: all of it) or once for each."""
+    out = {}
+    for name in dict.fromkeys(n for p in parts for n in p):
+        arrays = [p.get(name) for p in parts]
+        if timed is None or name in timed:
+            out[name] = buckets.over_time(arrays, axis=2)
+        else:
+            out[name] = buckets.each([a for a in arrays if a is not None])
+    return out
 
 
 def _replay(engines: Engines, sequences: Sequences, count: int) -> _Replay:

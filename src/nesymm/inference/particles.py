@@ -129,11 +129,9 @@ class ParticleFilter:
         self.work = work
         self.phases = use_observed(phases(step, given), given)
         self.first, self.later = self._plans = plans(self.phases, solve, self.resamples)
-        # What is drawn is not reported as a rule, and causes need not be told apart.
+        # Causes need not be told apart before some trajectory is asked for them.
         merged = _merged(self.phases)
-        self._merged = (
-            self._plans if merged is self.phases else plans(merged, solve, self.resamples)
-        )
+        self.merged = self._plans if merged is self.phases else plans(merged, solve, self.resamples)
         self.questions = questions(self.phases, steps)
         # A comparison has no gradient, and what is drawn from others can be scored; a parameter
         # cannot.
@@ -144,7 +142,7 @@ class ParticleFilter:
 
     @property
     def _all(self) -> tuple[Plan, ...]:
-        return self._plans if self._merged is self._plans else (*self._plans, *self._merged)
+        return self._plans if self.merged is self._plans else (*self._plans, *self.merged)
 
     def describe(self) -> str:
         name = "Rao-Blackwellised" if self.solve else "bootstrap"
@@ -178,7 +176,7 @@ class ParticleFilter:
         key: Any,
         stage: Stage,
     ) -> tuple[State, Info]:
-        at_first, later = self._plans if settings.record else self._merged
+        at_first, later = self.merged
         plan = at_first if stage.first else later
         ask = tuple(q for q in self.questions if stage.may_end or q.at_every_step)
         # The paper's estimators are about draws from the prior.

@@ -17,6 +17,7 @@ import numpy as np
 
 from nesymm.errors import NesymmError
 from nesymm.inference.arrays import is_jax, xp
+from nesymm.inference.causes import causes_apart
 from nesymm.inference.data import Sequences
 from nesymm.inference.diagnostics import Diagnostics, Health, health_of
 from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, choices
@@ -260,6 +261,7 @@ def trace_ancestors(engine: ParticleFilter, run: Run, count: int) -> Traced:
     fields = {n: traced([v]) for n, v in outcome.states.slots.items()}
     variables = {n: traced(pieces) for n, pieces in info.values.items()}
     lanes = replace(run.settings, particles=count)
+    variables = causes_apart(engine.merged, run, lanes, fields, variables)
     variables |= _static_values(engine, state.beliefs, chosen, lanes, pick_key)
     return Traced(fields, variables, health_of(info, state))
 

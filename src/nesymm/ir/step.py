@@ -218,7 +218,8 @@ class RandomVariable(Part):
     It is drawn where `guard` holds. A static variable is drawn once, at step 0. `support`
     lists the values of a finite variable. Where `neural`, the only parameter is a network
     whose outputs are mapped to the parameters of the family. The filters draw it from the
-    first of its `guides` whose condition holds, and weigh the draw.
+    first of its `guides` whose condition holds, and weigh the draw. It may stand for many
+    `causes`.
     """
 
     name: str
@@ -232,6 +233,7 @@ class RandomVariable(Part):
     neural: bool
     label: str
     guides: tuple[Proposal, ...] = ()
+    causes: Causes | None = field(default=None, metadata=_APART)
 
     @property
     def finite(self) -> bool:
@@ -258,6 +260,16 @@ class RandomVariable(Part):
             isinstance(v, int) for v in self.support
         )
         return tuple(range(len(self.support))) if positions else self.support
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """What a variable stands for: whether a draw comes up anywhere along the axis at `position`
+    of the `variable` of each cause, of those that count."""
+
+    variable: RandomVariable
+    position: int
+    counts: Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from nesymm.training.logs import tensorboard
 from nesymm.training.plan import Options
 from nesymm.training.progress import Progress, progress
 from nesymm.training.results import Fitted
-from nesymm.training.state import Best, State, better, is_stuck, order_of
+from nesymm.training.state import Best, State, batches_of, better, is_stuck
 from nesymm.training.trainer import Trainer, Update
 
 
@@ -141,11 +141,11 @@ class Loop:
         """One epoch. A run that has come to its end stays as it was; the others continue."""
         plan, every = self.trainer.plan, self.options.every
         epoch, first = self.states[going[0]].place
-        orders = [order_of(seed, epoch, plan.training.size) for seed in self.seeds]
+        kinds, size = plan.training.kinds, plan.batch_size
+        batches = [batches_of(seed, epoch, kinds, size) for seed in self.seeds]
         last: Done | None = None
         for number in range(first, plan.batches):
-            here = slice(number * plan.batch_size, (number + 1) * plan.batch_size)
-            rows = [order[here] for order in orders]
+            rows = [own[number] for own in batches]
             done = Done(number, numbers, rows, self._updated(numbers, epoch, number, rows))
             numbers = Numbers(done.found.variables, done.found.optimizer)
             # Of the update before: this one is still being computed.
@@ -162,7 +162,8 @@ class Loop:
     def _updated(self, numbers: Numbers, epoch: int, number: int, rows: list[np.ndarray]) -> Update:
         trainer, pack = self.trainer, self.lanes.pack
         at = epoch * trainer.plan.batches + number
-        batches = pack([trainer.plan.training.rows(r, at) for r in rows])
+        training = trainer.plan.training
+        batches = pack([training.rows(r, at, training.steps(rows)) for r in rows])
         now = [replace(s, epoch=epoch) for s in self.states]
         each = zip(self.seeds, now, rows, strict=True)
         keys = pack([trainer.key(seed, s, number, r) for seed, s, r in each])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 import optax
 
 from nesymm.errors import NesymmError, NesymmWarning, warn
+from nesymm.inference.buckets import Buckets
 from nesymm.inference.columns import DataError
 from nesymm.inference.data import Sequences, prepare
 from nesymm.inference.data_files import AnyData, arrays_of
@@ -38,6 +40,15 @@ if TYPE_CHECKING:
 Transform = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
 
 
+class Batch(NamedTuple):
+    """The numbers of some sequences, their labels, and how many steps they go through. Where the
+    data are raw: their arrays, and the number of the update."""
+
+    arrays: Any
+    labels: Any
+    steps: int
+
+
 @dataclass(frozen=True)
 class Data:
     """A data set, prepared once: its layout, its numbers, its labels.
@@ -48,25 +59,45 @@ class Data:
     layout: Sequences
     arrays: Mapping[str, Any]
     labels: Mapping[str, np.ndarray]
-    uniform: bool
     coded: Callable[[Mapping[str, Any], Any], tuple[Any, Any]] | None = None
 
     @property
     def size(self) -> int:
         return self.layout.batch
 
-    def rows(self, index: np.ndarray, update: int) -> tuple[Any, Any]:
-        """The numbers and labels of some sequences for an update, as `read` takes them."""
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all sequences end together."""
+        return bool(np.all(self.layout.last == self.layout.steps - 1))
+
+    @cached_property
+    def _buckets(self) -> Buckets:
+        # Nothing is known of raw arrays before they are coded, batch by batch.
+        return Buckets.of(self.layout) if self.coded is None else Buckets.one(self.layout)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """The number of the bucket that each sequence is in."""
+        return self._buckets.kinds
+
+    def steps(self, rows: Sequence[np.ndarray]) -> int:
+        """How many steps batches go through that run side by side."""
+        return self._buckets.steps[max(int(self.kinds[r].max()) for r in rows)]
+
+    def rows(self, index: np.ndarray, update: int, steps: int | None = None) -> Batch:
+        """Some sequences for an update, as `read` takes them."""
+        steps = steps or self.steps([index])
         if self.coded is not None:
-            return {n: v[index] for n, v in self.arrays.items()}, np.int32(update)
-        timed = jax.tree.map(lambda x: x[:, index], self.arrays["timed"])
+            return Batch({n: v[index] for n, v in self.arrays.items()}, np.int32(update), steps)
+        timed = jax.tree.map(lambda x: x[:steps, index], self.arrays["timed"])
         static = jax.tree.map(lambda x: x[index], self.arrays["static"])
         arrays = {"timed": timed, "static": static, "last": self.arrays["last"][index]}
-        return arrays, {n: v[index] for n, v in self.labels.items()}
+        return Batch(arrays, {n: v[index] for n, v in self.labels.items()}, steps)
 
-    def read(self, rows: tuple[Any, Any]) -> tuple[Any, Any]:
+    def read(self, batch: Batch) -> tuple[Any, Any]:
         """Numbers and labels, inside compiled code."""
-        return rows if self.coded is None else self.coded(*rows)
+        given = batch.arrays, batch.labels
+        return given if self.coded is None else self.coded(*given)
 
 
 def load(
@@ -96,8 +127,7 @@ def load(
             raise NesymmError(
                 f"labels {name}: expected shape ({layout.batch},), received {label.shape}"
             )
-    uniform = bool(np.all(layout.last == layout.steps - 1))
-    return Data(layout, to_arrays(layout), labels, uniform)
+    return Data(layout, to_arrays(layout), labels)
 
 
 def _raw(
@@ -134,8 +164,7 @@ def _raw(
     found: list[Sequences] = []
     jax.eval_shape(lambda *a: found.append(prepared(*a)[0].layout()), arrays, np.int32(0))
     (layout,) = found
-    uniform = bool(np.all(layout.last == layout.steps - 1))
-    return Data(layout, arrays, {}, uniform, coded)
+    return Data(layout, arrays, {}, coded)
 
 
 @dataclass(frozen=True)

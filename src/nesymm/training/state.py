@@ -34,11 +34,20 @@ class State:
         return self.epoch, self.batch
 
 
-def order_of(seed: int, epoch: int, size: int) -> np.ndarray:
-    """The order of an epoch. It depends on the seed and the number of the epoch alone, so that
-    resuming in the middle gives the same batches."""
+def batches_of(seed: int, epoch: int, kinds: np.ndarray, size: int) -> np.ndarray:
+    """The batches of an epoch, [batch, sequence]. They depend on the seed and the number of the
+    epoch alone, so that resuming in the middle gives the same batches.
+
+    Sequences of one kind go together; what does not fill a batch goes with the next larger kind.
+    Which kinds come when is the same for all seeds: runs side by side go through as many steps.
+    """
     root = np.random.SeedSequence(seed).generate_state(2)
-    return np.random.default_rng([*root, epoch]).permutation(size)
+    order = np.random.default_rng([*root, epoch]).permutation(len(kinds))
+    order = order[: len(order) // size * size]
+    if not kinds.any():
+        return order.reshape(-1, size)
+    batches = order[np.argsort(kinds[order], kind="stable")].reshape(-1, size)
+    return np.random.default_rng(epoch).permutation(batches)
 
 
 def key_of(seed: int, epoch: int, number: int) -> Any:
@@ -61,4 +70,4 @@ def is_stuck(history: list[dict[str, float]], patience: int | None) -> bool:
     return len(past) - 1 - int(np.argmin(past)) >= patience
 
 
-__all__ = ["Best", "State", "Trainable", "better", "is_stuck", "key_of", "order_of"]
+__all__ = ["Best", "State", "Trainable", "batches_of", "better", "is_stuck", "key_of"]

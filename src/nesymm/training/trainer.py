@@ -19,9 +19,9 @@ from nesymm.inference.filter import Filter
 from nesymm.ir.parameters import bound, free, plain
 from nesymm.training.noise import REPEATS, Noise, measure, warn_of_noise
 from nesymm.training.objectives import ELBO, LogEvidence, total
-from nesymm.training.plan import Data, Options, Plan, make_plan, method_for
+from nesymm.training.plan import Batch, Data, Options, Plan, make_plan, method_for
 from nesymm.training.runs import chosen, each, keys_of
-from nesymm.training.state import State, Trainable, key_of, order_of
+from nesymm.training.state import State, Trainable, batches_of, key_of
 
 if TYPE_CHECKING:
     from nesymm.inference.data_files import AnyData
@@ -105,11 +105,11 @@ class Trainer:
             networks=variables["networks"],
         )
 
-    def estimates(self, data: Data, batch: int) -> Any:
-        """What is estimated of a batch, as a function of its numbers."""
+    def estimates(self, data: Data, batch: int, steps: int) -> Any:
+        """What is estimated of a batch of so many steps, as a function of its numbers."""
         # Only the numbers are those of the batch: any so many sequences have its layout.
-        layout = data.layout.first(batch)
-        layout = replace(layout, last=np.full(batch, layout.steps - 1))
+        layout = data.layout.some(slice(batch), steps)
+        layout = replace(layout, last=np.full(batch, steps - 1))
 
         analytic = any(isinstance(t, ELBO) and t.kl == "analytic" for t in self.plan.terms)
 
@@ -122,9 +122,9 @@ class Trainer:
 
         return estimates
 
-    def _estimates_by_runs(self) -> Any:
+    def _estimates_by_runs(self, steps: int) -> Any:
         """The same by the kept and the fresh run of each sequence, and the log-odds of these."""
-        single = self.estimates(self.plan.training, 1)
+        single = self.estimates(self.plan.training, 1, steps)
 
         def both(variables: Trainable, arrays: Any, keys: Any) -> tuple[Estimate, Any]:
             """The evidence by the kept and the fresh runs together."""
@@ -139,14 +139,14 @@ class Trainer:
 
         return both
 
-    def update(self, variables: Trainable, optimizer: Any, rows: Any, key: Any) -> Update:
+    def update(self, variables: Trainable, optimizer: Any, rows: Batch, key: Any) -> Update:
         """One update from a batch; to be compiled."""
         data = self.plan.training
         arrays, labels = data.read(rows)
         estimates = (
-            self._estimates_by_runs()
+            self._estimates_by_runs(rows.steps)
             if self.keeps_runs
-            else self.estimates(data, self.plan.batch_size)
+            else self.estimates(data, self.plan.batch_size, rows.steps)
         )
 
         def loss(variables: Trainable) -> Any:
@@ -171,7 +171,8 @@ class Trainer:
         particles = engine.settings(self.plan.batch_size).particles
         if engine.exact:
             return Noise()
-        rows = order_of(seed, state.epoch, self.plan.training.size)[: self.plan.batch_size]
+        kinds = self.plan.training.kinds
+        rows = batches_of(seed, state.epoch, kinds, self.plan.batch_size)[0]
         numbers = self.plan.training.rows(rows, state.epoch * self.plan.batches)
         keys = [
             keys_of(seed, rows, np.full(len(rows), _APART + k), _APART + REPEATS + k)
@@ -195,9 +196,9 @@ class Trainer:
 
     def scores(self, data: Data, batch: int) -> Any:
         """The loss and the metrics of each sequence of a batch."""
-        estimates = self.estimates(data, batch)
 
-        def scores(variables: Trainable, rows: Any, key: Any) -> dict[str, Any]:
+        def scores(variables: Trainable, rows: Batch, key: Any) -> dict[str, Any]:
+            estimates = self.estimates(data, batch, rows.steps)
             arrays, labels = data.read(rows)
             estimate = estimates(variables, arrays, key)
             watched = {n: m(estimate, labels) for n, m in self.plan.metrics.items()}
@@ -211,8 +212,9 @@ class Trainer:
         """The means of loss and metrics over a data set, where they are known."""
         batch = self.plan.batch_size
         parts: dict[str, list[np.ndarray]] = {}
+        order = np.argsort(data.kinds, kind="stable")
         for start in range(0, data.size, batch):
-            rows = np.arange(start, min(start + batch, data.size))
+            rows = order[start : start + batch]
             kind = (id(data), len(rows))
             if kind not in self._evaluators:
                 self._evaluators[kind] = eqx.filter_jit(self.scores(data, len(rows)))

@@ -21,7 +21,7 @@ from nesymm.ir.algebra import and_, axis_value, const, is_const, lt, not_
 from nesymm.ir.arithmetic import arithmetic
 from nesymm.ir.axes import any_, case, rebuild, reduce_, substitute
 from nesymm.ir.expr import TRUE, Axis, Expr, drawn, make, postorder
-from nesymm.ir.step import RandomVariable, StepProgram
+from nesymm.ir.step import Causes, RandomVariable, StepProgram
 from nesymm.ir.types import Int, Real
 
 # A state of more causes, each of as many effects, is too large for tables, merged or not.
@@ -157,7 +157,15 @@ def _one(
     some = arithmetic("div", arithmetic("mul", const(2.0), u), arithmetic("add", const(1.0), u))
     sure = any_(along, and_(counts, certain))
     merged = case([(sure, const(1.0)), (TRUE, some)])
-    return replace(variable, name=f"{variable.name}:any", guard=TRUE, params=(merged,), axes=axes)
+    name = f"{variable.name}:any"
+    causes = _causes(variable, reader, general)
+    return replace(variable, name=name, guard=TRUE, params=(merged,), axes=axes, causes=causes)
+
+
+def _causes(variable: RandomVariable, reader: _Reader, general: dict[Axis, Expr]) -> Causes:
+    own = axis_value(variable.axes[reader.position])
+    asked = substitute(reader.condition, {**general, reader.bound: own})
+    return Causes(variable, reader.position, and_(variable.guard, asked))
 
 
 # ---------------------------------------------------------------- who reads a variable
