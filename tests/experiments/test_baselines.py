@@ -29,8 +29,6 @@ from experiments.minihack.transformer import (
 )
 from nesymm.inference.methods import RaoBlackwellised
 
-pytestmark = pytest.mark.compiled
-
 
 def counted(n: int, frames: int, seed: int, grid: int = 10, enemies: int = 1) -> Dataset:
     """A task that can be learned fully: the third hit kills."""
@@ -97,6 +95,7 @@ def test_an_agent_is_dead_from_its_last_hit_on() -> None:
     np.testing.assert_array_equal(dead_by_frame(data), expected)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     "variant",
     [pytest.param(v, marks=() if v == "strong" else pytest.mark.slow) for v in VARIANTS],
@@ -199,6 +198,7 @@ def beaten(n: int, frames: int, seed: int) -> Dataset:
     return replace(data, hits=hits.astype(np.uint8), start=np.ones_like(data.start))
 
 
+@pytest.mark.compiled
 @pytest.mark.slow
 @pytest.mark.parametrize("enemies", [1, 2])
 def test_the_deep_hmm_agrees_with_brute_force(enemies: int) -> None:
@@ -217,6 +217,7 @@ def test_the_deep_hmm_agrees_with_brute_force(enemies: int) -> None:
     assert (np.abs(found.mean(axis=1) - dead) < 5 * error + 2 / trained.particles).all()
 
 
+@pytest.mark.compiled
 @pytest.mark.slow
 def test_the_deep_hmm_learns_and_comes_back_from_a_file(tmp_path: Path) -> None:
     method = DeepHMM(particles=5, epochs=4, batch_size=10, learning_rate=1e-2, grid=1)

@@ -1,4 +1,4 @@
-"""What a filter keeps, and what it computes only once."""
+"""What a filter keeps, what it computes only once, and what not at all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from nesymm.inference.data import prepare
 from nesymm.inference.elimination.choices import PARTICLE
 from nesymm.inference.loop import Run, to_arrays
 from nesymm.inference.methods import RaoBlackwellised
+from nesymm.inference.resampling import systematic
+from nesymm.inference.state import gradient_of
 
 pytestmark = pytest.mark.compiled
 
@@ -83,3 +85,30 @@ def test_the_way_back_keeps_less_than_every_step_whole() -> None:
 
     text = str(jax.make_jaxpr(jax.grad(loss))(model.parameters))
     assert "checkpoint" in text or "remat" in text
+
+
+def test_what_has_a_gradient_alone_is_not_computed_without_it() -> None:
+    """Each step would else compute the scores of its draws."""
+
+    def nothing(x: Any) -> Any:
+        return gradient_of(jnp.tanh(x))
+
+    text = jax.jit(nothing).lower(jnp.ones(3)).compile().as_text()
+    assert text is not None and "tanh" in str(jax.make_jaxpr(nothing)(1.0)) and "tanh" not in text
+    np.testing.assert_allclose(jax.vmap(jax.grad(nothing))(jnp.zeros(3)), 1.0)
+
+
+@pytest.mark.parametrize(("below", "expected"), [(1.0, False), ("always", True)])
+def test_equal_weights_are_resampled_only_if_all_are(below: Any, expected: bool) -> None:
+    """At the first step no evidence tells the particles apart."""
+    asked = []
+
+    def scheme(key: Any, weights: Any) -> Any:
+        asked.append(weights)
+        return systematic(key, weights)
+
+    model = nesymm.compile(WALK, networks={"drift": lambda place: jnp.zeros(3)})
+    first = {name: array[:, :1] for name, array in data().items()}
+    method = RaoBlackwellised(particles=PARTICLES, resampling=scheme, resample_below=below)
+    model.filter(first, method=method)
+    assert bool(asked) == expected

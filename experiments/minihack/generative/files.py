@@ -26,7 +26,8 @@ def write(path: Path, trees: dict[str, Any], about: dict[str, Any]) -> None:
 
 
 def read(path: Path, like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Trees like others, with the numbers of a file, and its JSON."""
+    """Trees like others, of which the shapes are enough, with the numbers of a file; and its
+    JSON."""
     try:
         with safe_open(path, framework="np") as file:
             about = json.loads((file.metadata() or {})["nesymm"])
@@ -37,7 +38,7 @@ def read(path: Path, like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     wrong = [n for n, leaf in names.items() if n not in arrays or arrays[n].shape != leaf.shape]
     if wrong or len(arrays) != len(names):
         raise NesymmError(f"{path} holds other networks; look at: {', '.join(wrong) or 'all'}")
-    dynamic, static = eqx.partition(like, eqx.is_array)
+    dynamic, static = eqx.partition(like, _is_array)
     leaves = [jnp.asarray(arrays[n]) for n in names]
     filled = jax.tree.unflatten(jax.tree.structure(dynamic), leaves)
     return eqx.combine(filled, static), about
@@ -47,5 +48,9 @@ def _named(trees: dict[str, Any]) -> dict[str, Any]:
     return {
         name + jax.tree_util.keystr(path): leaf
         for name, tree in sorted(trees.items())
-        for path, leaf in jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(eqx.filter(tree, _is_array))
     }
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array(leaf)

@@ -218,8 +218,9 @@ def save_networks(path: Path, method: Method, networks: Any) -> None:
 def load_networks(path: Path, method: Method) -> Any:
     """What `save_networks` wrote."""
     blank = np.zeros(method.scene.shape, np.float32)
-    fresh = in_32_bits(method.init(jax.random.key(0), blank))
-    trees, about = read(path, {"networks": fresh})
+    # Their shapes alone: to draw numbers takes seconds of compilation.
+    shapes = eqx.filter_eval_shape(lambda k: in_32_bits(method.init(k, blank)), jax.random.key(0))
+    trees, about = read(path, {"networks": shapes})
     belongs = (about.get("method"), about.get("scene"))
     if belongs != (method.name, asdict(method.scene)):
         raise NesymmError(f"{path} is of {belongs}, not {method.name} for {method.scene}")

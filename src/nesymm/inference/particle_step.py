@@ -16,7 +16,7 @@ import numpy as np
 
 from nesymm.inference.arrays import stop_gradient
 from nesymm.inference.arrays import xp as jnp
-from nesymm.inference.elimination.choices import BATCH, Choice, choices
+from nesymm.inference.elimination.choices import BATCH, PARTICLE, Choice, choices
 from nesymm.inference.elimination.factors import add, eliminate, logsumexp, pick_at
 from nesymm.inference.estimators import average, marginal_scores
 from nesymm.inference.evidence import ObservedWorld, evidence_factors
@@ -80,6 +80,7 @@ class ParticleStep:
         # The surrogate takes gradients from the exact sum only at the end: before, the score of
         # what is drawn carries them (their sum is the same, and this is cheaper).
         self.fixed = self.settings.estimator == "surrogate" and not stage.may_end
+        self.first = stage.first
 
     # ------------------------------------------------------------ the step
 
@@ -95,7 +96,9 @@ class ParticleStep:
             for q in ask
         }
         effective = effective_size(normalise(stop(carried)))
-        ancestors, after, resampled = self._resample(resample_key, carried)
+        # Before the first step all particles weigh the same.
+        equal = self.first and PARTICLE not in found.gain.dims
+        ancestors, after, resampled = self._resample(resample_key, carried, equal)
         new, values, flags = self._move(solve_key, found, ancestors, after)
         own = Named(jnp.broadcast_to(jnp.arange(settings.particles), settings.shape(LANES)), LANES)
         info = Info(
@@ -208,13 +211,15 @@ class ParticleStep:
 
     # ------------------------------------------------------------ after the evidence
 
-    def _resample(self, key: Any, log_weights: Any) -> tuple[Named | None, Any, Any]:
-        """Ancestors, log-weights after, and which sequences were resampled.
+    def _resample(self, key: Any, log_weights: Any, equal: bool) -> tuple[Named | None, Any, Any]:
+        """Ancestors, log-weights after, and which sequences were resampled. Where all particles of
+        a sequence are known to weigh the same, none is due below a threshold.
 
         The weights keep their mean, and their gradient: log w - stop(log w).
         """
         settings = self.settings
-        if settings.resample is None or settings.particles == 1:
+        scheme = None if equal and settings.threshold <= 1 else settings.resample
+        if scheme is None or settings.particles == 1:
             return None, log_weights, jnp.zeros(settings.batch, bool)
         n = settings.particles
         stopped = stop_gradient(log_weights)
@@ -222,7 +227,7 @@ class ParticleStep:
         effective = effective_size(weights)
         alive = jnp.asarray(self.moment.time) < expand(self.moment.last, (BATCH,))
         due = (effective < settings.threshold * n) & alive
-        chosen = jnp.asarray(settings.resample(key, weights), jnp.int32)
+        chosen = jnp.asarray(scheme(key, weights), jnp.int32)
         own = jnp.arange(n, dtype=jnp.int32)
         due, ancestors = checkpointed((due, jnp.where(due[:, None], chosen, own)))
         mean = logsumexp(stopped, -1) - np.log(n)

@@ -172,8 +172,9 @@ def gradient_of(x: Any) -> Any:
 
 @jax.custom_jvp
 def _gradient_of(x: Any) -> Any:
-    # Not `zeros_like`: under `vmap` that has no batch, which its gradient has.
-    return jnp.where(jnp.isfinite(x), jnp.zeros_like(x), 0.0)
+    # Not `zeros_like`: under `vmap` that has no batch, which its gradient has. XLA must see that
+    # it is zero wherever it is: else x is computed where no gradient is asked for.
+    return (jnp.isfinite(x) & False).astype(x.dtype)
 
 
 @_gradient_of.defjvp
