@@ -28,6 +28,7 @@
 | choices asked for in parts: known, drawn and open keys | `marked`, `drawn_keys`, `spread` |
 | alternatives that bind different variables | `open_alternatives` |
 | networks of tensors, entities and drawn values | `network` |
+| recursions over drawn edges: right, left, double, mutual, counted | `walks` |
 | constants, domains, learnable numbers per entity | `constants`, `counter`, `clause` |
 | `h ~ bernoulli(p)` for `p::h` | `clause` |
 | positive recursion within a step; over time | `recursion`, `latch` |
@@ -46,6 +47,7 @@ from typing import Any
 
 from differential import (
     blocks,
+    closures,
     consequences,
     directives,
     inputs,
@@ -60,7 +62,7 @@ from differential.vocabulary import ENTITY, LETTERS, NUMBER, Pred, numbers
 
 PARTS: tuple[tuple[float, Callable[[Any], None]], ...] = (
     *blocks.PARTS, *consequences.PARTS, *relations.PARTS, *reals.PARTS, *inputs.PARTS,
-    *directives.PARTS, *lists.PARTS, *neural.PARTS, *parts.PARTS,
+    *directives.PARTS, *lists.PARTS, *neural.PARTS, *parts.PARTS, *closures.PARTS,
 )  # fmt: skip
 
 

@@ -347,6 +347,7 @@ def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:low effective sample size")  # with so few particles
 def test_a_short_training_explains_the_hits_better() -> None:
     train, validation = load("N10T10E1train"), load("N10T10E1valid")
     short = Rules(epochs=2, particles=50, test_particles=100, sequences=2000)

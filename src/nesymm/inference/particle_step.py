@@ -100,7 +100,8 @@ class ParticleStep:
         equal = self.first and PARTICLE not in found.gain.dims
         ancestors, after, resampled = self._resample(resample_key, carried, equal)
         new, values, flags = self._move(solve_key, found, ancestors, after)
-        own = Named(jnp.broadcast_to(jnp.arange(settings.particles), settings.shape(LANES)), LANES)
+        each = jnp.arange(settings.particles, dtype=np.int32)
+        own = Named(jnp.broadcast_to(each, settings.shape(LANES)), LANES)
         info = Info(
             found.total - np.log(settings.particles),
             effective,
