@@ -58,6 +58,9 @@ def _walk(g: Generator, edge: Pred, form: str) -> Pred:
         return s.Atom(p.name, (x, y), when if p is edge else g.now)
 
     g.clause(None, step(pred, "X", "Y"), [step(edge, "X", "Y")])
+    if g.flip(0.25):
+        g.clause(None, step(pred, "X", "X"), [g.everyone("X")])
+        g.features.add("walks: nowhere")
     first, second = (back, edge) if form == "left" else (edge, back)
     body: list[Any] = [step(back if form == "double" else first, "X", "Z"), step(second, "Z", "Y")]
     if g.flip(0.3):
@@ -121,4 +124,30 @@ def _ask(g: Generator, walk: Pred) -> None:
     g.features.add(f"walks: {form}")
 
 
-PARTS = ((1.5, walks),)
+def diagonals(g: Generator) -> None:
+    """Clauses about an entity and itself, beside others about two."""
+    n = len(g.members)
+    if n < 2:
+        return
+    pred = g.define("pair", (ENTITY, ENTITY))
+    sources = [p for p in g.preds if p.domains == (ENTITY,) and p.begun]
+    for _ in range(g.pick((2, 2, 3))):
+        args: tuple[Any, Any] = g.pick(
+            (("X", "X"), ("X", "Y"), tuple(g.rng.choices(g.members, k=2)))
+        )
+        body: list[Any] = [g.everyone(x) for x in dict.fromkeys(args) if s.is_variable(x)]
+        if body and sources and g.flip():
+            source = g.pick(sources)
+            body[0] = s.Atom(source.name, ("X",), "t" if source.timed else None)
+        if args == ("X", "Y") and g.flip():
+            body.append(s.Compare("\\=", "X", "Y"))
+        cost = n ** len(body)
+        chance = g.probability() if cost <= n * n and g.flip() and g.spend(cost) else None
+        g.clause(chance, s.Atom(pred.name, args, g.now), body)
+    g.preds.append(pred)
+    g.features.add("diagonals")
+    for _ in range(g.pick((1, 2))):
+        _ask(g, pred)
+
+
+PARTS = ((1.5, walks), (1, diagonals))

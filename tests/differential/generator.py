@@ -29,6 +29,7 @@
 | alternatives that bind different variables | `open_alternatives` |
 | networks of tensors, entities and drawn values | `network` |
 | recursions over drawn edges: right, left, double, mutual, counted | `walks` |
+| an entity and itself beside two | `diagonals` |
 | constants, domains, learnable numbers per entity | `constants`, `counter`, `clause` |
 | `h ~ bernoulli(p)` for `p::h` | `clause` |
 | positive recursion within a step; over time | `recursion`, `latch` |

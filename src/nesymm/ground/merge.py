@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from nesymm.errors import fail
@@ -51,10 +52,29 @@ def align(ctx: Context, table: Table, rows: list[Answer]) -> list[Answer]:
     if table.pred in ctx.openings and not all(is_ground(r.terms) for r in rows):
         split(ctx.axes, along, table)  # an open argument may be any of its elements
     rows = [_spread(ctx.axes, table, row, values) for row in rows]
-    for i in range(len(rows[0].terms)):
-        if i not in values:
-            rows = _align_position(ctx.axes, table, rows, i)
+    keys = [i for i in range(len(rows[0].terms)) if i not in values]
+    rows = _off_diagonal(ctx.axes, table, rows, keys)
+    for i in keys:
+        rows = _align_position(ctx.axes, table, rows, i)
     return each_once(rows)
+
+
+def _off_diagonal(axes: Axes, table: Table, rows: list[Answer], keys: list[int]) -> list[Answer]:
+    """An axis for each key, where two run along the same one in some rows and not in others:
+    `p(E, E)` beside `p(1, 2)` is `p(E, F)` where E = F."""
+    for i, j in combinations(keys, 2):
+        if all(key_of(row.terms[i]) == key_of(row.terms[j]) for row in rows):
+            continue
+        for number, row in enumerate(rows):
+            axis = axis_of(row.terms[j])
+            if axis is None or axis in table.given or axis_of(row.terms[i]) != axis:
+                continue
+            own = axis_value(axes.note(replace(axis, site=f"{axis.site}={j}"), axes.sites([axis])))
+            rows = list(rows)
+            rows[number] = new = copy(row)
+            new.terms = (*row.terms[:j], own, *row.terms[j + 1 :])
+            new.condition = and_(eq(own, axis_value(axis)), row.condition)
+    return rows
 
 
 def _spread(axes: Axes, table: Table, row: Answer, values: frozenset[int]) -> Answer:
