@@ -29,13 +29,13 @@ def test_a_diagonal_beside_another_pair(clauses: str) -> None:
         + clauses
         + (
             f"\napart@t :- q(X, Y){when}, X =\\= Y.\n"
-            f"number(N)@t :- aggregate_all(count, q(_, _){when}, N).\n"
+            f"pairs(N)@t :- aggregate_all(count, q(_, _){when}, N).\n"
             f"back@t :- q(2, 1){when}.\n"
-            "query(apart@t). query(number(N)@t). query(back@t)."
+            "query(apart@t). query(pairs(N)@t). query(back@t)."
         )
     )
     found = nesymm.compile(text).filter(BOTH, steps=1, method="exact").filtered
-    assert found["apart@t"] == 1 and found["number(3)@t"] == 1 and found["back@t"] == 0
+    assert found["apart@t"] == 1 and found["pairs(3)@t"] == 1 and found["back@t"] == 0
 
 
 def test_three_keys_of_which_some_are_alike() -> None:
