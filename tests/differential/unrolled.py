@@ -50,6 +50,7 @@ class _Unroller:
         self.case = self.table.case
         if self.table.walks or any(s.nets(x) for x in case.statements):
             raise Unsupported("a random walk or a network")
+        self.recursive = _recursive(self.table.clauses)
         self.last = self.table.last if case.timed else 0
         self.fresh = itertools.count()
         self.asked: list[tuple[str, s.Query, int | None]] = []
@@ -176,7 +177,10 @@ class _Unroller:
         raise Unsupported(str(goal))
 
     def _collect(self, goal: s.Aggregate, time: int | None) -> list[str]:
-        """One item per way to satisfy the goals; ProbLog has one per proof."""
+        """One item per way to satisfy the goals; ProbLog has one per proof. In a findall it takes
+        atoms for true that only a cycle supports."""
+        if self.recursive:
+            raise Unsupported("a collection beside a recursion")
         n = next(self.fresh)
         goals = self.table._anonymous(goal.goals)
         names = _names(goals)
@@ -304,6 +308,25 @@ class _Unroller:
                 else:
                     out.final[answer] = p / total
         return out
+
+
+def _recursive(clauses: Any) -> bool:
+    """Whether a predicate depends on itself at the same time."""
+    reads: dict[str, set[str]] = {}
+    for clause in clauses:
+        for head in s.heads(clause):
+            read = {a.name for a in s.atoms(getattr(clause, "body", ())) if a.when == head.when}
+            reads.setdefault(head.name, set()).update(read)
+    for name in reads:
+        reached: set[str] = set()
+        ahead = [name]
+        while ahead:
+            new = reads.get(ahead.pop(), set()) - reached
+            reached |= new
+            ahead += new
+        if name in reached:
+            return True
+    return False
 
 
 def _names(goals: s.Body) -> list[str]:

@@ -161,10 +161,11 @@ def eliminate(step: StepProgram) -> StepProgram:
     for form, comparisons in groups.items():
         added.append(finder.interval_variable(form, comparisons, replaced))
 
-    changed = step.rewrite(replacing(replaced.get))
+    # The guard of one may compare others.
+    whole = replace(step, variables=(*step.variables, *added))
+    changed = whole.rewrite(replacing(replaced.get))
     gone = {node.data for form in groups for node, _ in form}
-    kept = tuple(v for v in changed.variables if v.name not in gone)
-    return replace(changed, variables=(*kept, *added))
+    return replace(changed, variables=tuple(v for v in changed.variables if v.name not in gone))
 
 
 def _by_cases(node: Expr, args: tuple[Expr, ...]) -> Expr:

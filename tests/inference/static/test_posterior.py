@@ -443,3 +443,23 @@ def test_an_input_with_a_finite_domain_is_a_key_and_an_answer(
 def test_a_number_of_samples_is_a_whole_number(n: Any) -> None:
     with pytest.raises(nesymm.NesymmError, match="n: expected a whole number from 0, received"):
         nesymm.compile("0.5::a. query(a).").infer().sample(n)
+
+
+@pytest.mark.parametrize("when", ["", "@t"])
+def test_a_comparison_guards_what_is_compared(when: str) -> None:
+    """Sums and single variables become intervals, each of which may guard another."""
+    text = f"""
+    x(X){when} ~ normal(0, 1).
+    y(Y){when} ~ normal(1, 0.7).
+    wins{when} :- x(X){when}, y(Y){when}, 2 * X - 0.5 > Y.
+    z(Z){when} ~ beta(2, 3) :- not wins{when}.
+    big{when} :- not (z(Z){when}, Z < 0.6).
+    query(big{when}).
+    """
+    model = nesymm.compile(text)
+    loses = scipy.stats.norm.cdf(1.5 / np.sqrt(4 + 0.7**2))
+    right = 1 - loses * scipy.stats.beta.cdf(0.6, 2, 3)
+    if when:
+        assert model.filter(steps=1, method="exact").filtered["big@t"] == pytest.approx(right)
+    else:
+        assert model.infer().probability("big") == pytest.approx(right)
