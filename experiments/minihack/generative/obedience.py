@@ -64,8 +64,9 @@ def check(
             given: dict[str, Any] = method.given(networks, rows.frames(method.scene.pixels)[:, 0])
             if case.horizon is None:
                 given["action"] = given_actions(rows.actions)
+            steps = None if case.horizon is None else case.horizon + 1
             found = model.generate(
-                given, method=case.constraint.inference, steps=case.horizon + 1, key=seed + k
+                given, method=case.constraint.inference, steps=steps, key=seed + k
             )
             paths, taken = positions(found), found["action"][:, 0, 1:].astype(int)
             kept += [
