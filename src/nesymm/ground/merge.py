@@ -70,7 +70,6 @@ def _off_diagonal(axes: Axes, table: Table, rows: list[Answer], keys: list[int])
             if axis is None or axis in table.given or axis_of(row.terms[i]) != axis:
                 continue
             own = axis_value(axes.note(replace(axis, site=f"{axis.site}={j}"), axes.sites([axis])))
-            rows = list(rows)
             rows[number] = new = copy(row)
             new.terms = (*row.terms[:j], own, *row.terms[j + 1 :])
             new.condition = and_(eq(own, axis_value(axis)), row.condition)
